@@ -1,0 +1,30 @@
+"""mtnet: gradient-based few-shot learning with learned metrics and subspaces."""
+
+from mtnet.core.cells import fold as fold, split as split
+from mtnet.core.evaluate import evaluate as evaluate, summarise as summarise
+from mtnet.core.inner import Inner as Inner, Theta as Theta
+from mtnet.core.losses import mse as mse, predict as predict
+from mtnet.core.outer import meta_train as meta_train
+from mtnet.core.types import (
+    Batch as Batch,
+    Episode as Episode,
+    Family as Family,
+    InputError as InputError,
+    Learner as Learner,
+)
+from mtnet.methods.gradient import (
+    gradient_learner as gradient_learner,
+    m_net as m_net,
+    m_net_full as m_net_full,
+    maml as maml,
+    meta_sgd as meta_sgd,
+    mt_net as mt_net,
+    mt_net_full as mt_net_full,
+    t_net as t_net,
+    truncated_normal as truncated_normal,
+)
+from mtnet.nets.mlp import mlp as mlp
+from mtnet.tasks.polynomial import polynomial as polynomial
+from mtnet.tasks.sine import sine as sine
+
+__version__ = "0.1.0"

@@ -1,0 +1,148 @@
+"""A training as data: the flags of `mtnet train`, its config file, and what a run remembers."""
+
+import dataclasses
+import difflib
+import inspect
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import optax
+import tyro
+from jaxtyping import Array
+
+from mtnet.core.inner import Inner
+from mtnet.core.types import Family, InputError, Learner
+from mtnet.methods import METHODS
+from mtnet.methods.gradient import truncated_normal
+from mtnet.nets.mlp import mlp
+from mtnet.tasks import FAMILIES
+
+
+@dataclass(frozen=True)
+class Config:
+    """A training; the defaults are those of section 6.1 (meta-batch: of the MAML code)."""
+
+    method: str = "mt-net"
+    """How tasks are learned; `mtnet list` names them."""
+    family: str = "sine"
+    """What the tasks are; `mtnet list` names them."""
+    shots: int = 10
+    """Support examples of a task."""
+    queries: int = 10
+    """Query examples of a task."""
+    order: int = 2
+    """Order of the polynomials (family polynomial only)."""
+    reach: float = 5.0
+    """x lies in [-reach, reach] (family polynomial only)."""
+    halved: bool = False
+    """Coefficients c_i / 2^i, as in the published code (family polynomial only)."""
+    width: int = 40
+    """Activations of a hidden cell."""
+    depth: int = 2
+    """Hidden cells."""
+    W_sd: float = 0.01
+    """Spread of the initial weights (truncated normal)."""
+    iterations: int = 60_000
+    """Steps of the meta-learner."""
+    meta_batch: int = 25
+    """Tasks in each of them (the published sine script has 4)."""
+    beta: float = 1e-3
+    """Step size of the meta-learner (Adam)."""
+    seeds: tuple[int, ...] = (0,)
+    """One network is trained for each seed, all at once."""
+    sweep: tuple[float, ...] = ()
+    """Train each seed with each of these step sizes, all at once, instead of with alpha."""
+    inner: Annotated[Inner, tyro.conf.OmitArgPrefixes] = field(default_factory=Inner)
+
+    def __post_init__(self) -> None:
+        nearest("method", self.method, METHODS)
+        nearest("family", self.family, FAMILIES)
+        for name in ("iterations", "meta_batch", "width", "depth"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1; it is {getattr(self, name)}")
+        for name in ("beta", "W_sd"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must be a positive number; it is {getattr(self, name)}")
+        if not self.seeds:
+            raise InputError("seeds must name at least one seed, e.g. --seeds 0")
+        if any(not alpha > 0 for alpha in self.sweep):
+            raise InputError(f"sweep must hold positive step sizes; it is {self.sweep}")
+        family_of(self)
+
+    @property
+    def members(self) -> list[tuple[int, float]]:
+        """(seed, alpha) of each network that is trained."""
+        return [(seed, a) for a in self.sweep or (self.inner.alpha,) for seed in self.seeds]
+
+
+def nearest(what: str, name: str, known: Iterable[str]) -> None:
+    """Complain about an unknown name, and suggest what may have been meant."""
+    known = list(known)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+        raise InputError(f"there is no {what} called {name!r}; {hint}")
+
+
+def family_of(config: Config, **other: Any) -> Family:
+    """The config's family, with some of its settings exchanged (`shots=5`)."""
+    make = FAMILIES[config.family].make
+    values = dataclasses.asdict(config) | other
+    return make(**{name: values[name] for name in inspect.signature(make).parameters})
+
+
+def learner_of(config: Config, alpha: float | Array | None = None) -> Learner:
+    """The config's learner; `alpha` may be traced, for training many step sizes at once."""
+    options = dataclasses.asdict(config.inner)
+    if alpha is not None:
+        options["alpha"] = alpha
+    family = family_of(config)
+    example = jax.eval_shape(family.sample, jax.random.key(0)).support
+    net = mlp(example.x.shape[-1], example.y.shape[-1], config.width, config.depth)
+    initialise = truncated_normal(config.W_sd)
+    return METHODS[config.method].make(net, loss=family.loss, initialise=initialise, **options)
+
+
+def optimiser_of(config: Config) -> optax.GradientTransformation:
+    return optax.adam(config.beta)
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Plain data, flat as the flags are."""
+    values = dataclasses.asdict(config)
+    return json.loads(json.dumps(values | values.pop("inner")))
+
+
+def from_dict(values: dict[str, Any], source: str) -> Config:
+    """A config from plain data; an unknown key is an error that names it."""
+    outer = {f.name for f in dataclasses.fields(Config)} - {"inner"}
+    inside = {f.name: f.default for f in dataclasses.fields(Inner)}
+    for key in values:
+        try:
+            nearest("setting", key, [*outer, *inside])
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
+    try:
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        inner = Inner(**{k: v for k, v in values.items() if k in inside})
+        return Config(**{k: v for k, v in values.items() if k in outer}, inner=inner)
+    except TypeError as error:
+        raise InputError(f"{source}: a value has the wrong type ({error})") from None
+
+
+def read(path: Path) -> Config:
+    """A config file: TOML, or JSON as a run directory holds it."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:
+        raise InputError(f"{path} is not valid {path.suffix or 'TOML'}: {error}") from None
+    return from_dict({k: v for k, v in values.items() if k != "mtnet_version"}, str(path))

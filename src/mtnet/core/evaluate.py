@@ -1,0 +1,68 @@
+"""How good a meta-trained learner is: fresh tasks, every inner step, an interval."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Key
+from scipy.special import stdtrit
+
+from mtnet.core.losses import predict
+from mtnet.core.types import Family, Learner, Theta
+
+DIVERGED_ABOVE = 100.0
+"""A task whose query loss is not finite, or above this, counts as diverged."""
+
+
+def evaluate(
+    learner: Learner,
+    family: Family,
+    theta: Theta,
+    *,
+    tasks: int,
+    steps: int,
+    key: Key[Array, ""],
+    at_once: int = 500,
+) -> Float[Array, "tasks steps+1"]:
+    """The metric on the query set of fresh tasks after 0, 1, ..., `steps` inner steps."""
+
+    def one(key: Key[Array, ""]) -> Float[Array, " steps+1"]:
+        to_draw, to_learn = jax.random.split(key)
+        support, query = family.sample(to_draw)
+        models = learner.path(theta, support, to_learn, steps)
+        return eqx.filter_vmap(lambda net: family.metric(predict(net, query.x), query.y))(models)
+
+    return jax.lax.map(one, jax.random.split(key, tasks), batch_size=min(at_once, tasks))
+
+
+class Summary(NamedTuple):
+    mean: float
+    ci95: float
+    median: float
+    diverged: int
+
+
+def summarise(losses: np.ndarray) -> Summary:
+    """Mean over tasks with its 95 % interval, median, and the number of diverged tasks."""
+    losses = np.asarray(losses, np.float64)
+    diverged = int(np.sum(~(losses <= DIVERGED_ABOVE)))
+    if not np.all(np.isfinite(losses)):
+        return Summary(float("inf"), float("inf"), float(np.median(losses)), diverged)
+    spread = np.std(losses, ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else float("inf")
+    return Summary(float(np.mean(losses)), 1.96 * spread, float(np.median(losses)), diverged)
+
+
+def over_seeds(losses: np.ndarray) -> Summary:
+    """The same for (seeds, tasks), the interval covering both.
+
+    Each seed has its own network and its own tasks, so its mean is one independent draw; the
+    interval is Student's over those means. A single seed leaves only the spread over tasks.
+    """
+    losses = np.asarray(losses, np.float64)
+    pooled = summarise(losses.reshape(-1))
+    if len(losses) < 2 or not np.isfinite(pooled.mean):
+        return pooled
+    means = losses.mean(axis=1)
+    half = stdtrit(len(means) - 1, 0.975) * np.std(means, ddof=1) / np.sqrt(len(means))
+    return pooled._replace(ci95=float(half))

@@ -1,0 +1,115 @@
+"""The meta-learner: the outer loop of Algorithms 1 and 2, compiled."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key
+
+from mtnet.core.types import Family, InputError, Learner, Theta
+
+
+class State(NamedTuple):
+    """All that meta-training needs, besides its key, to go on bit for bit."""
+
+    theta: Theta
+    optimiser: optax.OptState
+    iteration: Int[Array, ""]
+
+
+def start(learner: Learner, optimiser: optax.GradientTransformation, key: Key[Array, ""]) -> State:
+    theta = learner.init(key)
+    return State(theta, optimiser.init(theta), jnp.zeros((), jnp.int32))
+
+
+def meta_gradient(learner: Learner, family: Family, theta: Theta, keys: Array, at_once: int | None):
+    """The mean query loss over freshly drawn tasks, one a key, and its gradient in theta.
+
+    `at_once` tasks go through one vectorised program, the next ones after them; `None` takes
+    all together. Small networks are fastest together, convolutions on a CPU one by one.
+    """
+
+    def mean_loss(theta: Theta, keys: Array) -> Float[Array, ""]:
+        def one(key: Key[Array, ""]) -> Float[Array, ""]:
+            to_draw, to_learn = jax.random.split(key)
+            return learner.loss(theta, family.sample(to_draw), to_learn)
+
+        return jnp.mean(jax.vmap(one)(keys))
+
+    value_and_gradient = jax.value_and_grad(mean_loss)
+    if at_once is None or at_once >= len(keys):
+        return value_and_gradient(theta, keys)
+    if len(keys) % at_once:
+        raise InputError(f"at_once ({at_once}) must divide the meta-batch ({len(keys)})")
+
+    def add(total, some_keys):
+        return jax.tree.map(jnp.add, total, value_and_gradient(theta, some_keys)), None
+
+    zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(value_and_gradient, theta, keys[:at_once]))
+    total, _ = jax.lax.scan(add, zero, keys.reshape(-1, at_once))
+    return jax.tree.map(lambda t: t * (at_once / len(keys)), total)
+
+
+def advance(
+    learner: Learner,
+    family: Family,
+    optimiser: optax.GradientTransformation,
+    state: State,
+    key: Key[Array, ""],
+    *,
+    iterations: int,
+    meta_batch: int,
+    at_once: int | None = None,
+) -> tuple[State, Float[Array, " iterations"]]:
+    """`iterations` steps of the meta-learner, eq. (theta), and the loss at each."""
+
+    def meta_step(state: State, _: Any) -> tuple[State, Array]:
+        keys = jax.random.split(jax.random.fold_in(key, state.iteration), meta_batch)
+        loss, gradient = meta_gradient(learner, family, state.theta, keys, at_once)
+        updates, opt_state = optimiser.update(gradient, state.optimiser, state.theta)
+        theta = optax.apply_updates(state.theta, updates)
+        return State(theta, opt_state, state.iteration + 1), loss
+
+    return jax.lax.scan(meta_step, state, None, length=iterations)
+
+
+def meta_train(
+    learner: Learner,
+    family: Family,
+    *,
+    iterations: int,
+    key: Key[Array, ""],
+    meta_batch: int = 25,
+    optimiser: optax.GradientTransformation | None = None,
+    at_once: int | None = None,
+) -> Theta:
+    """Meta-train from scratch and return the meta-parameters.
+
+    **Arguments:**
+    - `iterations`, `meta_batch`: how many meta-steps, and how many tasks in each.
+    - `key`: all randomness comes from it; the same key gives the same result.
+    - `optimiser`: Adam with beta = 1e-3 where left out, as in section 6.1.
+    """
+    for name, value in (("iterations", iterations), ("meta_batch", meta_batch)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1; it is {value}")
+    optimiser = optax.adam(1e-3) if optimiser is None else optimiser
+    to_start, to_train = jax.random.split(key)
+
+    @eqx.filter_jit
+    def run(to_start: Array, to_train: Array) -> tuple[State, Array]:
+        state = start(learner, optimiser, to_start)
+        return advance(
+            learner,
+            family,
+            optimiser,
+            state,
+            to_train,
+            iterations=iterations,
+            meta_batch=meta_batch,
+            at_once=at_once,
+        )
+
+    return run(to_start, to_train)[0].theta

@@ -1,0 +1,50 @@
+"""The nouns of the library: batches, episodes, learners and families of tasks."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Key, Scalar
+
+Theta = Any  # meta-parameters: a PyTree of arrays, the learner's own business
+Predictor = Callable[[Array], Array]  # maps ONE example; batches go through `predict`
+Loss = Callable[[Array, Array], Scalar]  # (predictions, targets) -> scalar
+
+
+class InputError(ValueError):
+    """Something a person gave us does not fit: one line, the thing and the remedy."""
+
+
+class Batch(NamedTuple):
+    """Examples of one task; the leading axis of both arrays counts them."""
+
+    x: Array
+    y: Array
+
+
+class Episode(NamedTuple):
+    """One task: D_train (support) and D_test (query)."""
+
+    support: Batch
+    query: Batch
+
+
+class Learner(NamedTuple):
+    """A way to learn from tasks (section 2.1): pure functions, randomness from keys only."""
+
+    init: Callable[[Key[Array, ""]], Theta]
+    """Meta-parameters before meta-training."""
+    adapt: Callable[[Theta, Batch, Key[Array, ""]], Predictor]
+    """The task's own predictor, learned from its support set."""
+    loss: Callable[[Theta, Episode, Key[Array, ""]], Scalar]
+    """What meta-training minimises: the query loss after adaptation."""
+    path: Callable[[Theta, Batch, Key[Array, ""], int], Predictor]
+    """Predictors after 0, 1, ..., n steps, stacked along a leading axis."""
+
+
+class Family(NamedTuple):
+    """p(T), a distribution over tasks, with the loss that its tasks are learned by."""
+
+    name: str
+    sample: Callable[[Key[Array, ""]], Episode]
+    loss: Loss
+    metric: Loss

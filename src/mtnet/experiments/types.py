@@ -1,0 +1,34 @@
+"""What an experiment is: trainings, and cells of a table that are read off them."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from mtnet.config import Config
+
+
+class Row(NamedTuple):
+    """One number of a table: which members of which training, on which tasks."""
+
+    method: str
+    column: str
+    training: str
+    """Key into the experiment's trainings."""
+    alpha: float
+    """Which members: those trained with this step size."""
+    test: dict[str, Any]
+    """Settings of the family that differ from training (`shots=5`)."""
+    published: str | None = None
+
+
+class Experiment(NamedTuple):
+    name: str
+    about: str
+    trainings: Callable[[bool, int], dict[str, Config]]
+    """`(quick, seeds) -> trainings by name`."""
+    rows: Callable[[dict[str, Config]], list[Row]]
+    seeds: int
+    """Seeds when nothing else is said."""
+    notes: Callable[[dict[str, Any]], list[str]] = lambda _: []
+    """Sentences read off the finished results."""
+
+

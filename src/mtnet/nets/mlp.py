@@ -1,0 +1,9 @@
+"""The regressor of section 6.1: two hidden cells of 40, ReLU after every T but the last."""
+
+import equinox as eqx
+import jax
+
+
+def mlp(inputs: int = 1, outputs: int = 1, width: int = 40, depth: int = 2) -> eqx.nn.MLP:
+    """An Equinox MLP; its weights are placeholders that a learner's `init` redraws."""
+    return eqx.nn.MLP(inputs, outputs, width, depth, key=jax.random.key(0))

@@ -1,0 +1,40 @@
+"""Polynomials of one order (section 6.3): y = sum_i c_i x^i, c_i in [-1, 1]."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from mtnet.core.losses import mse
+from mtnet.core.types import Batch, Episode, Family, InputError
+from mtnet.tasks.sine import check_sizes
+
+
+def polynomial(
+    order: int = 2,
+    shots: int = 10,
+    queries: int = 10,
+    *,
+    reach: float = 5.0,
+    halved: bool = False,
+) -> Family:
+    """Polynomials of one order with uniform coefficients.
+
+    **Arguments:**
+    - `reach`: x is uniform in [-reach, reach]; the published code has 2, the text implies 5.
+    - `halved`: c_i / 2^i instead of c_i, as in the published code.
+    """
+    check_sizes(shots, queries)
+    if order < 0:
+        raise InputError(f"order must be 0 or more; it is {order}")
+    if not reach > 0:
+        raise InputError(f"reach must be positive; it is {reach}")
+    powers = jnp.arange(order + 1)
+
+    def sample(key: Key[Array, ""]) -> Episode:
+        u = 2 * jax.random.uniform(key, (order + 1 + shots + queries,)) - 1
+        c = u[: order + 1] / 2**powers if halved else u[: order + 1]
+        x = reach * u[order + 1 :, None]
+        y = (x**powers) @ c[:, None]
+        return Episode(Batch(x[:shots], y[:shots]), Batch(x[shots:], y[shots:]))
+
+    return Family(f"polynomial-{order}", sample, mse, mse)
