@@ -121,18 +121,28 @@ def to_dict(config: Config) -> dict[str, Any]:
 def from_dict(values: dict[str, Any], source: str) -> Config:
     """A config from plain data; an unknown key is an error that names it."""
     outer = {f.name for f in dataclasses.fields(Config)} - {"inner"}
-    inside = {f.name: f.default for f in dataclasses.fields(Inner)}
+    inside = {f.name for f in dataclasses.fields(Inner)}
     for key in values:
         try:
             nearest("setting", key, [*outer, *inside])
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
-    try:
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        inner = Inner(**{k: v for k, v in values.items() if k in inside})
-        return Config(**{k: v for k, v in values.items() if k in outer}, inner=inner)
-    except TypeError as error:
-        raise InputError(f"{source}: a value has the wrong type ({error})") from None
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    for key, value in values.items():
+        if not _fits(value, to_dict(Config())[key]):
+            raise InputError(f"{source}: {key} cannot be {value!r}; its default shows the kind")
+    inner = Inner(**{k: v for k, v in values.items() if k in inside})
+    return Config(**{k: v for k, v in values.items() if k in outer}, inner=inner)
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Is a value from a file of its default's kind? Whole numbers may stand for others."""
+    if isinstance(default, list):
+        return isinstance(value, tuple) and all(_fits(v, 0.0) for v in value)
+    if default is None or isinstance(default, float):
+        optional = default is None and value is None
+        return optional or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    return type(value) is type(default)
 
 
 def read(path: Path) -> Config:

@@ -106,7 +106,7 @@ def split(
         new = leaves | rest
         for cell, group in members.items():
             new |= zip(group, W[cell], strict=True)
-        return treedef.unflatten([new[n] for n in names])
+        return jax.tree.unflatten(treedef, [new[n] for n in names])
 
     return Split(
         W={cell: tuple(floats[m] for m in group) for cell, group in members.items()},

@@ -81,8 +81,8 @@ def descend(
     steps: int,
     examples: int,
     training: bool,
-) -> Cells[Weights]:
-    """A_0 = T W and A_{t+1} = A_t - alpha T (M * (T' dL/dA_t)), all of them, stacked.
+) -> tuple[Cells[Weights], Cells[Weights]]:
+    """A_0 = T W and A_{t+1} = A_t - alpha T (M * (T' dL/dA_t)): the last, and all, stacked.
 
     `objective` is the task's loss as a function of the network. The paper writes the same
     steps for W, eq. (mt_update); T and M stay fixed while a task is learned, so A = T W says
@@ -131,8 +131,9 @@ def descend(
         A = step(A, first)
         path.append(jax.tree.map(lambda a: a[None], A))
         if later:
-            path.append(jax.lax.scan(scanned, A, jnp.stack(later))[1])
-    return jax.tree.map(lambda *a: jnp.concatenate(a), *path)
+            A, rest = jax.lax.scan(scanned, A, jnp.stack(later))
+            path.append(rest)
+    return A, jax.tree.map(lambda *a: jnp.concatenate(a), *path)
 
 
 def objective_on(batch: Batch, loss: Callable[[Array, Array], Scalar], predict) -> Callable:

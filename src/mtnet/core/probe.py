@@ -54,7 +54,7 @@ def zeros(A: Weights) -> Weights:
     return jnp.zeros_like(A[0]), jnp.zeros(A[0].shape[:1], A[0].dtype)
 
 
-def insert(net: Any, E: Cells[Weights], T: Cells[Array], M: Cells[Array]) -> Any:
+def insert(net: Any, E: Cells[Weights], T: Cells[Array], M: Cells[Any]) -> Any:
     """Put a Probe in the place of every Linear layer named in E."""
 
     def place(path, node):
@@ -62,7 +62,7 @@ def insert(net: Any, E: Cells[Weights], T: Cells[Array], M: Cells[Array]) -> Any
         if name not in E:
             return node
         mask = M.get(name, jnp.ones_like(E[name][1]))
-        return Probe(node, *E[name], T[name], mask)
+        return Probe(node, E[name][0], E[name][1], T[name], mask)
 
     is_linear = lambda node: isinstance(node, eqx.nn.Linear)  # noqa: E731
     return jax.tree_util.tree_map_with_path(place, net, is_leaf=is_linear)

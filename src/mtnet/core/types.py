@@ -10,7 +10,7 @@ Predictor = Callable[[Array], Array]  # maps ONE example; batches go through `pr
 Loss = Callable[[Array, Array], Scalar]  # (predictions, targets) -> scalar
 
 
-class InputError(ValueError):
+class InputError(Exception):
     """Something a person gave us does not fit: one line, the thing and the remedy."""
 
 

@@ -9,13 +9,19 @@ script's 4.
 """
 
 from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
 
 from mtnet.config import Config
-from mtnet.core.inner import Inner
+from mtnet.core.inner import Inner, Theta
 from mtnet.experiments.types import Experiment, Row
 
 ORDERS = (0, 1, 2)
-SETTINGS = {  # name -> what differs from section 6.1
+SETTINGS: dict[str, dict[str, Any]] = {  # name -> what differs from section 6.1
     "code data": {"reach": 2.0, "halved": True},
     "code data and alpha": {"reach": 2.0, "halved": True, "inner": Inner(alpha=0.001)},
     "text": {},
@@ -40,6 +46,66 @@ def rows(configs: dict[str, Config]) -> list[Row]:
     return [Row(c.method, name, name, c.inner.alpha, {}) for name, c in configs.items()]
 
 
+def extra(theta: Theta, member: int) -> dict[str, Any]:
+    """P(update) = sigmoid(zeta) of one network: over all logits, for each cell, and as published.
+
+    The published code averages the cells' means, so that the output's single logit weighs a
+    third, and takes sigmoid(-zeta).
+    """
+    p = {cell: jax.nn.sigmoid(zeta[member]) for cell, zeta in theta.zeta.items()}
+    return {
+        "all logits": float(jnp.mean(jnp.concatenate(list(p.values())))),
+        "as published": 1 - float(jnp.mean(jnp.stack([jnp.mean(v) for v in p.values()]))),
+        **{cell: float(jnp.mean(v)) for cell, v in p.items()},
+    }
+
+
+def fractions(row: dict[str, Any], what: str) -> np.ndarray:
+    return np.array([seed[what] for seed in row["per_seed"]])
+
+
+def notes(results: dict[str, Any]) -> list[str]:
+    """Which reading of the sign supports the claim, and is the difference significant?"""
+    rows = {row["column"]: row for row in results["rows"]}
+    found = []
+    for setting in SETTINGS:
+        columns = [f"{setting}, order {n}" for n in ORDERS]
+        orders = [rows[c] for c in columns if c in rows]
+        if len(orders) == len(ORDERS) and len(orders[0]["per_seed"]) > 1:
+            found += [_verdict(setting, what, orders) for what in ("all logits", "as published")]
+    return found
+
+
+def _verdict(setting: str, what: str, orders: list[dict[str, Any]]) -> str:
+    groups = [fractions(row, what) for row in orders]
+    means = [g.mean() for g in groups]
+    trend = stats.spearmanr(np.repeat(ORDERS, [len(g) for g in groups]), np.concatenate(groups))
+    significant = trend.pvalue < 0.05
+    way = "rises" if trend.statistic > 0 else "falls"
+    supports = significant and trend.statistic > 0
+    reading = (
+        "P(update) = sigmoid(zeta) as in eq. (bern), over all logits"
+        if what == "all logits"
+        else "sigmoid(-zeta) as section 6.3 and the published code compute it"
+    )
+    between = ", ".join(
+        f"{a} against {b}: p = {stats.ttest_ind(groups[a], groups[b], equal_var=False).pvalue:.2g}"
+        for a, b in ((0, 1), (1, 2), (0, 2))
+    )
+    return (
+        f"{setting}; {reading}: {', '.join(f'{m:.3f}' for m in means)} for orders 0, 1, 2. It "
+        f"{way if significant else 'has no significant trend'} with the order (Spearman "
+        f"{trend.statistic:+.2f}, p = {trend.pvalue:.2g}; Welch {between}), which "
+        f"{'supports' if supports else 'does not support'} the paper's claim."
+    )
+
+
 FIGURE4 = Experiment(
-    "figure4", "how many weights move, by order of polynomial", trainings, rows, seeds=20
+    "figure4",
+    "how many weights move, by order of polynomial",
+    trainings,
+    rows,
+    seeds=(20, 4),
+    extra=extra,
+    notes=notes,
 )

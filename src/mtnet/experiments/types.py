@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mtnet.config import Config
+from mtnet.core.types import Theta
 
 
 class Row(NamedTuple):
@@ -26,9 +27,9 @@ class Experiment(NamedTuple):
     trainings: Callable[[bool, int], dict[str, Config]]
     """`(quick, seeds) -> trainings by name`."""
     rows: Callable[[dict[str, Config]], list[Row]]
-    seeds: int
-    """Seeds when nothing else is said."""
-    notes: Callable[[dict[str, Any]], list[str]] = lambda _: []
+    seeds: tuple[int, int]
+    """How many when nothing else is said: in full, and with --quick."""
+    extra: Callable[[Theta, int], dict[str, Any]] = lambda theta, member: {}
+    """What else a trained member has to tell, besides its loss."""
+    notes: Callable[[dict[str, Any]], list[str]] = lambda results: []
     """Sentences read off the finished results."""
-
-

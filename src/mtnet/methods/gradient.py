@@ -68,12 +68,12 @@ def gradient_learner(
         )
 
     def path(theta: Theta, support: Batch, key: Key[Array, ""], steps: int) -> Any:
-        A = weights(theta, support, key, steps, False)
+        _, A = weights(theta, support, key, steps, False)
         return eqx.filter_vmap(lambda A: parts.join(A, theta.rest))(A)
 
     def last(theta: Theta, support: Batch, key: Array, training: bool) -> Any:
-        A = weights(theta, support, key, inner.steps, training)
-        return parts.join(jax.tree.map(lambda a: a[-1], A), theta.rest)
+        A, _ = weights(theta, support, key, inner.steps, training)
+        return parts.join(A, theta.rest)
 
     def adapt(theta: Theta, support: Batch, key: Key[Array, ""]) -> Any:
         return last(theta, support, key, False)
@@ -98,7 +98,8 @@ def _truncated_normal(tree: Any, key: Array, sd: float) -> Any:
     leaves, treedef = jax.tree.flatten(tree)
     keys = jax.random.split(key, len(leaves))
     draw = lambda k, a: sd * jax.random.truncated_normal(k, -2, 2, a.shape, a.dtype)  # noqa: E731
-    return treedef.unflatten([draw(k, a) for k, a in zip(keys, leaves, strict=True)])
+    drawn = [draw(k, a) for k, a in zip(keys, leaves, strict=True)]
+    return jax.tree.unflatten(treedef, drawn)
 
 
 def _check(support: Batch) -> None:

@@ -1,0 +1,33 @@
+PYTHON ?= python3
+BIN := .venv/bin
+BENCH := .venv-bench/bin
+
+.PHONY: reproduce test lint bench clean
+
+reproduce: .venv/ready
+	$(BIN)/mtnet reproduce table1 --quick
+	@echo "In full: $(BIN)/mtnet reproduce table1 | table2 | figure4  (see README.md)"
+
+test: .venv/ready
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv-bench/ready
+	$(BENCH)/python bench/sine.py
+
+clean:
+	rm -rf .venv .venv-bench
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.venv-bench/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	touch $@

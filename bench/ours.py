@@ -1,0 +1,106 @@
+"""mtnet's contenders: compiled chunks of `mtnet.core.outer.advance`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import jax
+import numpy as np
+from common import ALPHA, BETA, DEPTH, META_BATCH, QUERIES, SHOTS, WIDTH, Contender
+
+from mtnet.config import Config, family_of, learner_of, optimiser_of
+from mtnet.core.inner import Inner, Theta
+from mtnet.core.outer import advance, meta_gradient, start
+from mtnet.core.types import Learner
+from mtnet.methods import gradient
+
+MT_NET, MAML, PLAIN = "mtnet mt-net", "mtnet maml", "mtnet mt-net, T on matrices only"
+
+
+def config(method: str) -> Config:
+    return Config(
+        method=method,
+        shots=SHOTS,
+        queries=QUERIES,
+        width=WIDTH,
+        depth=DEPTH,
+        meta_batch=META_BATCH,
+        beta=BETA,
+        inner=Inner(alpha=ALPHA, steps=1),
+    )
+
+
+@contextmanager
+def without_probes() -> Iterator[None]:
+    """Learners made in here let T act on gradient matrices, never on activations."""
+    split = gradient.split
+    bare = lambda *a, **k: split(*a, **k)._replace(called=frozenset())  # noqa: E731
+    with patch.object(gradient, "split", bare):
+        yield
+
+
+def learner(name: str) -> Learner:
+    """The learner behind a contender's name."""
+    if name == PLAIN:
+        with without_probes():
+            return learner_of(config("mt-net"))
+    return learner_of(config("maml" if name == MAML else "mt-net"))
+
+
+def contender(name: str, chunk: int) -> Contender:
+    """Meta-training in compiled chunks that go on from one another."""
+    settings = config("mt-net")
+    family, optimiser, made = family_of(settings), optimiser_of(settings), learner(name)
+    state = start(made, optimiser, jax.random.key(0))
+    key = jax.random.key(1)
+
+    @jax.jit
+    def go_on(state, key):
+        return advance(made, family, optimiser, state, key, iterations=chunk, meta_batch=META_BATCH)
+
+    def run(steps: int) -> None:
+        nonlocal state
+        for _ in range(steps // chunk):
+            state, losses = go_on(state, key)
+        jax.block_until_ready(losses)
+
+    return Contender(name, run, steps=chunk, role="mtnet")
+
+
+class Reference(NamedTuple):
+    """One meta-step of mtnet, with all that another implementation needs to repeat it."""
+
+    theta: Theta
+    support: tuple[np.ndarray, np.ndarray]
+    query: tuple[np.ndarray, np.ndarray]
+    noise: np.ndarray
+    """g1 - g2 of the Gumbel-softmax: one row a task, cells one after the other."""
+    loss: float
+    gradient: Theta
+
+
+def rough(theta: Theta, key: jax.Array) -> Theta:
+    """Parameters far from where training starts, so that no term of the gradient is small."""
+    leaves, treedef = jax.tree.flatten(theta)
+    keys = jax.random.split(key, len(leaves))
+    moved = [
+        a + 0.2 * jax.random.normal(k, a.shape, a.dtype) for a, k in zip(leaves, keys, strict=True)
+    ]
+    return treedef.unflatten(moved)
+
+
+def reference(name: str) -> Reference:
+    """Loss and meta-gradient of one meta-step, with its tasks and its mask noise."""
+    family, made = family_of(config("mt-net")), learner(name)
+    theta = rough(made.init(jax.random.key(2)), jax.random.key(3))
+    keys = jax.random.split(jax.random.key(4), META_BATCH)
+    loss, slope = jax.jit(lambda t, k: meta_gradient(made, family, t, k, None))(theta, keys)
+    rows = sum(w[0].shape[0] for w in theta.W.values())
+
+    def drawn(key: jax.Array) -> Any:
+        to_draw, to_learn = jax.random.split(key)  # as meta_gradient spends its keys
+        return family.sample(to_draw), jax.random.logistic(to_learn, (rows,))
+
+    episodes, noise = jax.tree.map(np.asarray, jax.vmap(drawn)(keys))
+    return Reference(theta, episodes.support, episodes.query, noise, float(loss), slope)

@@ -1,0 +1,56 @@
+"""Results as Markdown: docs/results.md is `python -m mtnet.report.markdown results/*.json`."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mtnet.report.experiment import grid, per_seed
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def section(results: dict[str, Any]) -> str:
+    """One experiment: the command, the table by groups of columns, the notes, the seeds."""
+    parts = [f"## {results['experiment']}\n", f"    {results['command']}\n"]
+    header, rows = grid(results)
+    groups: dict[str, list[int]] = {}
+    for i, column in enumerate(header[1:], 1):
+        groups.setdefault(column.partition(", ")[2], []).append(i)
+    for group in groups.values():
+        picked = [0, *group]
+        parts.append(table([header[i] for i in picked], [[r[i] for i in picked] for r in rows]))
+    parts += [f"{note}\n" for note in results["notes"]]
+    parts += ["Seed by seed (mean over tasks):\n", table(*per_seed(results))]
+    return "\n".join(parts)
+
+
+def benchmark(results: dict[str, Any]) -> str:
+    """Speed: every contender's time for a step, and its ratio to ours."""
+    rows = results["rows"]
+    header = [key for key in rows[0] if not isinstance(rows[0][key], (dict, list))]
+    body = [[_cell(row.get(key)) for key in header] for row in rows]
+    return "\n".join(
+        [f"## {results['experiment']}\n", f"    {results['command']}\n", table(header, body)]
+    )
+
+
+def document(all_results: Sequence[dict[str, Any]]) -> str:
+    text = ["# Results\n", "Written from `results/` by `python -m mtnet.report.markdown`.\n"]
+    text.append("Ours ± its 95 % interval, and the paper's value in brackets where it has one.\n")
+    for results in all_results:
+        is_bench = results["experiment"].startswith("bench")
+        text.append(benchmark(results) if is_bench else section(results))
+    return "\n".join(text)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    print(document([json.loads(Path(p).read_text()) for p in sys.argv[1:]]), end="")

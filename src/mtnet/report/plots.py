@@ -1,0 +1,108 @@
+"""The pictures of a report; each function makes one matplotlib figure."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from mtnet.config import Config, family_of, learner_of
+from mtnet.core.cells import transform, transpose
+from mtnet.core.inner import Theta, rescaled
+from mtnet.core.losses import predict
+from mtnet.experiments.figure4 import ORDERS, SETTINGS, fractions
+
+COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#da8bc3")
+
+
+def learning_curves(curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
+    """Meta-training loss against iterations: a line a training, a band over its members."""
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for i, (name, (iterations, losses)) in enumerate(curves.items()):
+        colour, dash = COLOURS[i % 7], ("-", "--", ":", "-.")[i // 7 % 4]
+        axes.plot(iterations, np.nanmedian(losses, 1), dash, color=colour, lw=1.2, label=name)
+        axes.fill_between(
+            iterations, np.nanmin(losses, 1), np.nanmax(losses, 1), color=colour, alpha=0.1, lw=0
+        )
+    axes.set(yscale="log", xlabel="iteration", ylabel="query loss (median and range of members)")
+    axes.grid(alpha=0.3, which="both", lw=0.4)
+    axes.legend(fontsize=7, ncols=2)
+    return figure
+
+
+def adapted_curves(config: Config, theta: Theta, alpha: float, tasks: int = 4) -> Figure:
+    """Appendix C: support points, the true curve, the network before and after 1 and 10 steps."""
+    family, learner = family_of(config), learner_of(config, alpha)
+    reach = 5.0 if config.family == "sine" else config.reach
+    x = jnp.linspace(-reach, reach, 200)[:, None]
+    truth = family_of(config, queries=400)
+    figure = Figure(figsize=(3 * tasks, 2.8), layout="constrained")
+    grid = figure.subplots(1, tasks, sharey=True, squeeze=False)[0]
+    for i, axes in enumerate(grid):
+        key = jax.random.key(1_000 + i)
+        support, dense = truth.sample(key)
+        order = np.argsort(dense.x[:, 0])
+        models = learner.path(theta, support, key, 10)
+        axes.plot(dense.x[order, 0], dense.y[order, 0], color="black", lw=1, label="truth")
+        for step, colour in ((0, COLOURS[4]), (1, COLOURS[1]), (10, COLOURS[2])):
+            model = jax.tree.map(lambda a, s=step: a[s] if hasattr(a, "shape") else a, models)
+            label = "before" if step == 0 else f"{step} step{'s' * (step > 1)}"
+            axes.plot(x[:, 0], predict(model, x)[:, 0], color=colour, lw=1.2, label=label)
+        axes.plot(support.x[:, 0], support.y[:, 0], "k^", ms=4, label="support")
+        axes.set_title(f"{family.name}, task {i + 1}", fontsize=8)
+    low, high = grid[0].get_ylim()
+    grid[0].set_ylim(max(low, -8), min(high, 8))
+    grid[0].legend(fontsize=6)
+    return figure
+
+
+def metric(theta: Theta, config: Config, alpha: float, cell: str) -> np.ndarray:
+    """alpha E[T M T'] of a cell: its expected preconditioner, T diag(sigmoid(zeta)) T'."""
+    T = rescaled(theta, replace(config.inner, alpha=alpha))[0].get(cell)
+    rows = theta.W[cell][0].shape[0]
+    P = transform(transpose(T), jnp.eye(rows))
+    zeta = theta.zeta.get(cell)
+    if zeta is not None and not isinstance(zeta, tuple):
+        P = jax.nn.sigmoid(zeta)[:, None] * P
+    return alpha * np.asarray(transform(T, P))
+
+
+def spectra(entries: dict[str, tuple[Config, Theta, float]]) -> Figure:
+    """Eigenvalues of alpha E[T M T'] in each cell: the step sizes along its own directions."""
+    cells = list(next(iter(entries.values()))[1].W)
+    figure = Figure(figsize=(3.2 * len(cells), 3), layout="constrained")
+    for axes, cell in zip(figure.subplots(1, len(cells), squeeze=False)[0], cells, strict=True):
+        for i, (name, (config, theta, alpha)) in enumerate(entries.items()):
+            values = np.linalg.eigvalsh(metric(theta, config, alpha, cell))[::-1]
+            rank = np.arange(1, len(values) + 1)
+            axes.plot(rank, np.maximum(values, 1e-7), ".-", color=COLOURS[i % 7], label=name, ms=4)
+        axes.set(yscale="log", title=cell, xlabel="direction")
+        axes.grid(alpha=0.3, lw=0.4)
+    figure.axes[0].set_ylabel("eigenvalue of alpha E[T M T']")
+    figure.axes[0].legend(fontsize=6)
+    return figure
+
+
+def fractions_by_order(results: dict[str, Any]) -> Figure:
+    """Figure 4 in both readings of the sign, over all logits and for each cell."""
+    rows = {row["column"]: row for row in results["rows"]}
+    settings = [s for s in SETTINGS if f"{s}, order 0" in rows]
+    cells = [k for k in rows[f"{settings[0]}, order 0"]["per_seed"][0] if k.startswith("layers")]
+    panels = ["all logits", "as published", *cells]
+    figure = Figure(figsize=(2.9 * len(panels), 2.7 * len(settings)), layout="constrained")
+    grid = figure.subplots(len(settings), len(panels), sharey=True, squeeze=False)
+    for line, setting in zip(grid, settings, strict=True):
+        for axes, what in zip(line, panels, strict=True):
+            groups = [fractions(rows[f"{setting}, order {n}"], what) for n in ORDERS]
+            half = [1.96 * g.std(ddof=1) / len(g) ** 0.5 if len(g) > 1 else 0 for g in groups]
+            axes.bar(ORDERS, [g.mean() for g in groups], yerr=half, color=COLOURS[0], capsize=3)
+            for n, group in zip(ORDERS, groups, strict=True):
+                axes.plot(np.full(len(group), n), group, "k.", ms=2, alpha=0.5)
+            sign = "sigmoid(-zeta)" if what == "as published" else "sigmoid(zeta)"
+            axes.set_title(f"{setting}\n{what}: {sign}", fontsize=7)
+            axes.set(xticks=ORDERS, xlabel="order", ylim=(0, 1))
+        line[0].set_ylabel("fraction")
+    return figure

@@ -1,0 +1,68 @@
+"""A trained run on fresh tasks: the same tasks for every method, others for every seed."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from mtnet.config import Config, family_of, learner_of
+from mtnet.core.evaluate import evaluate, over_seeds, summarise
+from mtnet.core.outer import State
+
+TEST_STREAM = 2**31 - 1
+"""Folded into a seed's key: test tasks are drawn apart from those of training."""
+
+
+def members_of(config: Config, alpha: float) -> list[int]:
+    """Positions of the members that were trained with this step size."""
+    return [i for i, (_, a) in enumerate(config.members) if a == alpha]
+
+
+def measure(
+    config: Config, state: State, members: list[int], *, tasks: int, steps: int, **test: Any
+) -> np.ndarray:
+    """Query loss of (members, tasks, steps + 1); `test` exchanges settings of the family."""
+    family = family_of(config, **test)
+
+    @eqx.filter_jit
+    def one(theta: Any, alpha: Array, key: Array) -> Array:
+        learner = learner_of(config, alpha)
+        return evaluate(learner, family, theta, tasks=tasks, steps=steps, key=key)
+
+    losses = []
+    for member in members:
+        seed, alpha = config.members[member]
+        key = jax.random.fold_in(jax.random.key(seed), TEST_STREAM)
+        theta = jax.tree.map(lambda a, m=member: a[m], state.theta)
+        losses.append(np.asarray(one(theta, jax.numpy.asarray(alpha), key)))
+    return np.stack(losses)
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity: null says that a mean is not finite."""
+    return float(value) if np.isfinite(value) else None
+
+
+def table(losses: np.ndarray, seeds: list[int], steps: int) -> dict[str, Any]:
+    """The numbers of one row of results: at `steps`, for each seed, and at every step."""
+
+    def numbers(summary: Any) -> dict[str, Any]:
+        return {
+            "mean": finite(summary.mean),
+            "ci95": finite(summary.ci95),
+            "median": finite(summary.median),
+            "diverged": summary.diverged,
+        }
+
+    return numbers(over_seeds(losses[:, :, steps])) | {
+        "per_seed": [
+            {"seed": seed} | numbers(summarise(losses[i, :, steps])) for i, seed in enumerate(seeds)
+        ],
+        "tasks": int(losses.shape[1]),
+        "steps": steps,
+        "by_step": [
+            {"steps": s} | numbers(over_seeds(losses[:, :, s])) for s in range(losses.shape[2])
+        ],
+    }

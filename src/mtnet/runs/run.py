@@ -1,0 +1,77 @@
+"""A run directory: what was asked (config.json), how it went (metrics.jsonl), checkpoints."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mtnet
+from mtnet import config as configs
+from mtnet.config import Config
+from mtnet.core.types import InputError
+
+
+class Run(NamedTuple):
+    folder: Path
+    config: Config
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+
+def create(folder: Path, config: Config) -> Run:
+    """Make a new run directory; one that is there already is never touched."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is there already: use --resume {folder}, or another --out")
+    values = {"mtnet_version": mtnet.__version__} | configs.to_dict(config)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "config.json", json.dumps(values, indent=2) + "\n")
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {folder}: {error.strerror}; choose another --out"
+        ) from None
+    return Run(folder, config)
+
+
+def open_run(folder: Path) -> Run:
+    if not (folder / "config.json").is_file():
+        raise InputError(f"{folder} is not a run directory: it has no config.json")
+    return Run(folder, configs.read(folder / "config.json"))
+
+
+def read_metrics(run: Run) -> list[dict[str, Any]]:
+    """The metrics that are whole; a line cut short by a crash is the end of them."""
+    lines: list[dict[str, Any]] = []
+    if run.metrics.exists():
+        for line in run.metrics.read_text().splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break
+    return lines
+
+
+def rewind_metrics(run: Run, iteration: int) -> None:
+    """Forget what was measured after the checkpoint that training goes on from."""
+    kept = [m for m in read_metrics(run) if m["iteration"] <= iteration]
+    write_atomically(run.metrics, "".join(json.dumps(m) + "\n" for m in kept))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """All of the file or the old one: never a part."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise

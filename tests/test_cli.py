@@ -1,0 +1,125 @@
+"""The command line, as a person meets it."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from mtnet.cli import main
+from mtnet.experiments import EXPERIMENTS
+from mtnet.experiments.figure4 import FIGURE4
+from mtnet.experiments.table1 import TABLE1
+from mtnet.experiments.table2 import TABLE2
+from mtnet.methods import METHODS
+from mtnet.report.experiment import report
+from mtnet.runs.reproduce import reproduce
+from mtnet.tasks import FAMILIES
+
+TINY = "--width 4 --depth 1 --meta-batch 2 --iterations 500 --seeds 0 1".split()
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_list_names_everything(capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    for name in [*METHODS, *FAMILIES, *EXPERIMENTS]:
+        assert re.search(rf"^ *{name} +\S", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["evaluate"], ["reproduce"]])
+def test_help(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--help"])
+    assert stop.value.code == 0
+    assert "usage: mtnet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("train --method mtnet", "did you mean mt-net?"),
+        ("train --family sin", "did you mean sine?"),
+        ("train --shots 0", "shots must be at least 1"),
+        ("train --alpha -0.1", "alpha must be a positive number"),
+        ("train --alpha nan", "alpha must be a positive number"),
+        ("train --temperature 0", "temperature must be a positive number"),
+        ("train --steps -1", "steps must be 0 or more"),
+        ("train --iterations 0", "iterations must be at least 1"),
+        ("train --family polynomial --order -1", "order must be 0 or more"),
+        ("train --seeds", "seeds must name at least one"),
+        ("train --checkpoint-every 0", "checkpoint_every must be at least 1"),
+        ("train --resume nowhere", "nowhere is not a run directory"),
+        ("train --config nowhere.toml", "cannot read nowhere.toml"),
+        ("train --config unknown.toml", "unknown.toml: there is no setting called 'aplha'"),
+        ("train --config kind.toml", "kind.toml: iterations cannot be 'many'"),
+        ("train --config broken.toml", "broken.toml is not valid"),
+        ("evaluate .", ". is not a run directory"),
+        ("reproduce tabel1", "did you mean table1?"),
+        ("reproduce table1 --seeds 0", "seeds must be at least 1"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(capsys, tmp_path, arguments, says):
+    (tmp_path / "unknown.toml").write_text("aplha = 0.1")
+    (tmp_path / "kind.toml").write_text('iterations = "many"')
+    (tmp_path / "broken.toml").write_text("alpha = = 3")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(arguments.split()) == 2
+    err = capsys.readouterr().err
+    assert says in err
+    assert err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_train_then_evaluate(capsys, tmp_path):
+    (tmp_path / "c.toml").write_text('method = "t-net"\nalpha = 0.02\nwidth = 4')
+    assert main(["train", "--config", "c.toml", *TINY, "--alpha", "0.03"]) == 0
+    assert main(["train", "--config", "c.toml", *TINY]) == 0
+    first, second = (
+        json.loads((tmp_path / "runs" / n / "config.json").read_text())
+        for n in ("t-net-sine", "t-net-sine-2")
+    )
+    assert (first["method"], first["alpha"], second["alpha"]) == ("t-net", 0.03, 0.02)
+    capsys.readouterr()
+    assert main("evaluate runs/t-net-sine --shots 5 10 --tasks 20 --steps 3".split()) == 0
+    out = capsys.readouterr().out
+    assert "5 shots" in out
+    assert "10 shots" in out
+    assert len(re.findall(r"│ +[0-3] │ +\d+\.\d+ │", out)) == 2 * 4
+
+
+def tiny(experiment):
+    """The experiment with its smallest possible trainings: two of them, 500 iterations."""
+
+    def trainings(quick, seeds):
+        configs = list(experiment.trainings(True, seeds).items())
+        small = configs[-3:] if experiment is FIGURE4 else configs[-2:]
+        return {k: replace(c, iterations=500, meta_batch=2, width=4) for k, c in small}
+
+    return experiment._replace(trainings=trainings)
+
+
+@pytest.mark.parametrize("experiment", [TABLE1, TABLE2, FIGURE4], ids=lambda e: e.name)
+def test_reproduce_writes_results_and_a_page_of_its_own(tmp_path, experiment):
+    options = {"quick": True, "seeds": 2, "tasks": 20, "jobs": 2, "report": lambda *_: None}
+    places = {"runs": tmp_path / "runs", "results": tmp_path / "results"}
+    found, runs, path = reproduce(tiny(experiment), command="c", **options, **places)
+    assert json.loads(path.read_text()) == found
+    assert {"experiment", "mtnet_version", "command", "protocol", "rows"} <= found.keys()
+    for row in found["rows"]:
+        assert len(row["per_seed"]) == 2
+        assert row["tasks"] == 20
+        assert len(row["by_step"]) == 11
+        assert {"method", "column", "published", "mean", "ci95", "median", "diverged"} <= row.keys()
+    assert found["notes"] or experiment is TABLE1
+    page = report(experiment, found, runs)
+    assert page.count("data:image/png;base64,") >= 4
+    assert not re.search(r"""(src|href)=["']?(http|//)""", page)
+    stamps = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
+    again, _, _ = reproduce(tiny(experiment), command="c", **options, **places)
+    assert again == found
+    assert set(stamps) == set(tmp_path.rglob("metrics.jsonl"))

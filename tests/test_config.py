@@ -1,0 +1,154 @@
+"""A config survives its file, and nothing wrong gets into one."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import pytest
+from hypothesis import given, strategies as st
+
+from mtnet import Inner, InputError
+from mtnet.config import Config, family_of, from_dict, learner_of, optimiser_of, read, to_dict
+from mtnet.methods import METHODS
+from mtnet.tasks import FAMILIES
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+counts = st.integers(1, 1000)
+positive = st.floats(1e-6, 1e6)
+inners = st.builds(
+    Inner,
+    alpha=positive,
+    steps=st.integers(0, 20),
+    first_order=st.booleans(),
+    relaxation=st.sampled_from(["hard", "soft"]),
+    temperature=positive,
+    draw=st.sampled_from(["task", "step"]),
+    at_test=st.sampled_from(["sample", "expected", "threshold"]),
+    zeta_sd=st.floats(0, 10),
+    invariant=st.none() | positive,
+)
+configs = st.builds(
+    Config,
+    method=st.sampled_from(sorted(METHODS)),
+    family=st.sampled_from(sorted(FAMILIES)),
+    shots=counts,
+    queries=counts,
+    order=st.integers(0, 4),
+    reach=positive,
+    halved=st.booleans(),
+    width=counts,
+    depth=counts,
+    W_sd=positive,
+    iterations=counts,
+    meta_batch=counts,
+    beta=positive,
+    seeds=st.lists(st.integers(0, 2**31), min_size=1, max_size=3).map(tuple),
+    sweep=st.lists(positive, max_size=3).map(tuple),
+    inner=inners,
+)
+SETTINGS = sorted(to_dict(Config()))
+
+
+@given(configs)
+def test_a_config_is_its_plain_data(config):
+    assert from_dict(json.loads(json.dumps(to_dict(config))), "here") == config
+
+
+def test_plain_data_holds_every_setting():
+    fields = dataclasses.fields(Config) + dataclasses.fields(Inner)
+    assert set(SETTINGS) == {f.name for f in fields} - {"inner"}
+
+
+@given(config=configs)
+def test_every_seed_meets_every_step_size(config):
+    members = config.members
+    assert {seed for seed, _ in members} == set(config.seeds)
+    assert {alpha for _, alpha in members} == set(config.sweep or (config.inner.alpha,))
+    assert len(members) == len(config.seeds) * max(1, len(config.sweep))
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_a_file_is_read_as_what_it_says(tmp_path, suffix):
+    file = tmp_path / f"config.{suffix}"
+    text = {"toml": 'method = "t-net"\nseeds = [1, 2]\nalpha = 0.5', "json": None}[suffix]
+    config = Config(method="t-net", seeds=(1, 2), inner=Inner(alpha=0.5))
+    file.write_text(text or json.dumps(to_dict(config) | {"mtnet_version": "0"}))
+    assert read(file) == config
+
+
+@pytest.mark.parametrize("text", [None, "method = ", "mehtod = 'maml'"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, text):
+    file = tmp_path / "config.toml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InputError, match=r"config\.toml"):
+        read(file)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_an_unknown_setting_names_the_nearest(setting):
+    misspelt = setting[:-1] + "_" + setting[-1]
+    with pytest.raises(InputError, match=f"(?s)file.*'{misspelt}'.*did you mean {setting}"):
+        from_dict({misspelt: 1}, "file")
+
+
+@pytest.mark.parametrize(
+    ("setting", "given", "meant"),
+    [("method", "mtnet", "mt-net"), ("method", "mamll", "maml"), ("family", "sin", "sine")],
+)
+def test_an_unknown_name_suggests_the_nearest(setting, given, meant):
+    with pytest.raises(InputError, match=f"'{given}'.*did you mean {meant}"):
+        Config(**{setting: given})
+
+
+BAD = {
+    **dict.fromkeys(("shots", "queries", "width", "depth", "iterations", "meta_batch"), (0, -1)),
+    **dict.fromkeys(("beta", "W_sd", "alpha", "temperature"), (0.0, -1.0, math.nan, math.inf)),
+    "invariant": (0.0, -1.0, math.nan),
+    "steps": (-1,),
+    "zeta_sd": (-0.1,),
+    "seeds": ([],),
+    "sweep": ([0.0], [0.1, -1.0], [math.nan], 3),
+    "method": ("", 3),
+    "family": ("",),
+}
+UNSEEN = {  # wrong values that a file may well hold
+    "relaxation": ("firm",),
+    "draw": ("tasks",),
+    "at_test": ("mean",),
+    "alpha": ("0.1",),
+    "first_order": ("no",),
+    "halved": ("no",),
+    "steps": (1.5,),
+    "width": (4.5,),
+    "zeta_sd": (math.nan, math.inf),
+    "seeds": (3, [1.5]),
+    "sweep": ([math.inf],),
+}
+
+
+def pairs(table):
+    return [(setting, value) for setting, values in table.items() for value in values]
+
+
+@pytest.mark.parametrize(("setting", "value"), [*pairs(BAD), *pairs(UNSEEN)])
+def test_a_bad_value_is_refused_in_one_line(setting, value):
+    with pytest.raises(InputError) as caught:
+        from_dict({setting: value}, "file")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("setting", ["order", "reach"])
+def test_a_bad_polynomial_is_refused(setting):
+    with pytest.raises(InputError, match=setting):
+        Config(family="polynomial", **{setting: -1})
+
+
+def test_a_config_makes_what_it_names():
+    config = Config(method="t-net", family="polynomial", order=3, shots=4, width=5, depth=1)
+    assert family_of(config).name == "polynomial-3"
+    assert family_of(config, order=1).name == "polynomial-1"
+    theta = learner_of(config).init(jax.random.key(0))
+    assert [T.shape for T in theta.T.values()] == [(5, 5), (1, 1)]
+    assert optimiser_of(config).init(theta)

@@ -1,0 +1,300 @@
+"""What every method must obey, and how the methods contain one another."""
+
+from functools import cache, partial
+
+import equinox as eqx
+import helpers
+import jax
+import jax.numpy as jnp
+import literal
+import numpy as np
+import optax
+import pytest
+from helpers import assert_close, certain, differ, shaken, small_episode, small_net
+
+from mtnet import mse, predict
+from mtnet.core import probe
+from mtnet.core.rules import RULES
+from mtnet.methods import METHODS, gradient, make
+
+KEY = jax.random.key(7)
+NET = small_net()
+EPISODE = small_episode()
+every_method = pytest.mark.parametrize("name", METHODS)
+masked = [name for name in METHODS if name in RULES and RULES[name].mask]
+
+
+class Compiled:
+    """A learner on the small network with its functions compiled once, and counted."""
+
+    def __init__(self, name, **options):
+        self.traces = 0
+        self.learner = make(name, NET, loss=self.loss, **{"alpha": 0.1, "steps": 2} | options)
+        self.theta = shaken(self.learner.init(jax.random.key(3)))
+        self.adapt = eqx.filter_jit(self.learner.adapt)
+        self.path = eqx.filter_jit(self.learner.path)
+        self.value_and_gradient = jax.jit(jax.value_and_grad(self.learner.loss))
+
+    def gradient(self, *given):
+        return self.value_and_gradient(*given)[1]
+
+    def loss(self, prediction, target):
+        self.traces += 1
+        return mse(prediction, target)
+
+
+compiled = cache(Compiled)
+
+
+@every_method
+def test_same_key_same_result_and_one_compilation(name):
+    case = compiled(name)
+    once = case.adapt(case.theta, EPISODE.support, KEY)
+    traces = case.traces
+    assert eqx.tree_equal(once, case.adapt(case.theta, EPISODE.support, KEY))
+    sgd = optax.sgd(0.1)
+    updates, _ = sgd.update(case.theta, sgd.init(case.theta), case.theta)
+    later = optax.apply_updates(case.theta, updates)
+    assert differ(once, case.adapt(later, EPISODE.query, jax.random.key(8)))
+    assert case.traces == traces > 0
+
+
+@pytest.mark.parametrize("name", masked)
+def test_another_key_another_mask(name):
+    case = compiled(name)
+    adapted = [case.adapt(case.theta, EPISODE.support, jax.random.key(s)) for s in range(4)]
+    assert any(differ(adapted[0], other) for other in adapted[1:])
+
+
+@every_method
+def test_the_order_of_support_examples_does_not_matter(name):
+    case = compiled(name)
+    backwards = jax.tree.map(lambda a: a[::-1], EPISODE.support)
+    assert_close(
+        case.adapt(case.theta, EPISODE.support, KEY), case.adapt(case.theta, backwards, KEY)
+    )
+
+
+@every_method
+def test_no_steps_give_the_meta_learned_network(name):
+    """Every weight is T W, every bias T b, and the rest is as meta-learned."""
+    case = compiled(name, steps=0)
+    theta, adapted = case.theta, case.adapt(case.theta, EPISODE.support, KEY)
+    for i, layer in enumerate(adapted.mlp.layers):
+        W, b = theta.W[f"mlp.layers.{i}"]
+        T = theta.T.get(f"mlp.layers.{i}", jnp.eye(len(W)))
+        assert_close((layer.weight, layer.bias), (T @ W, T @ b))
+    assert_close(adapted.scale, theta.rest["scale"])
+
+
+@every_method
+def test_adaptation_keeps_the_type(name):
+    case = compiled(name)
+    adapted = case.adapt(case.theta, EPISODE.support, KEY)
+    assert type(adapted) is type(NET)
+    assert jax.tree.structure(adapted) == jax.tree.structure(NET)
+    like = lambda net: [(a.shape, a.dtype) for a in jax.tree.leaves(eqx.filter(net, eqx.is_array))]  # noqa: E731
+    assert like(adapted) == like(NET)
+    assert differ(adapted, case.adapt(case.theta, EPISODE.query, KEY))
+
+
+@pytest.mark.parametrize(
+    ("name", "draw"), [*((name, "task") for name in METHODS), ("mt-net", "step")]
+)
+def test_a_path_agrees_with_adaptation_of_every_length(name, draw):
+    options = {} if draw == "task" else {"draw": draw}
+    case = compiled(name, **options)
+    path = case.path(case.theta, EPISODE.support, KEY, 2)
+    for steps in (0, 1, 2):
+        adapt = case.adapt if steps == 2 else compiled(name, steps=steps, **options).adapt
+        stage = jax.tree.map(lambda a, n=steps: a[n] if eqx.is_array(a) else a, path)
+        assert_close(stage, adapt(case.theta, EPISODE.support, KEY))
+
+
+@every_method
+def test_the_meta_gradient_is_finite_and_matches_differences(name):
+    """Zeta is left alone (straight-through is an estimator); the key fixes the masks' noise."""
+    case = compiled(name)
+    slope = case.gradient(case.theta, EPISODE, KEY)
+    assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(slope))
+    loss = jax.jit(jax.vmap(lambda theta: case.learner.loss(theta, EPISODE, KEY)))
+    for field in case.theta._fields:
+        if field == "zeta" or not getattr(case.theta, field):
+            continue
+        direction = shaken(jax.tree.map(jnp.zeros_like, case.theta), seed=9)
+        still = jax.tree.map(jnp.zeros_like, direction)
+        direction = still._replace(**{field: getattr(direction, field)})
+        h = jnp.array([1e-5, -1e-5])
+        ends = jax.tree.map(lambda t, d: t + jnp.multiply.outer(h, d), case.theta, direction)  # noqa: B023
+        up, down = loss(ends)
+        expected = (up - down) / (h[0] - h[1])
+        parts = jax.tree.map(jnp.vdot, slope, direction)
+        assert abs(expected) > 1e-4, f"{field}: nothing to compare"
+        np.testing.assert_allclose(sum(jax.tree.leaves(parts)), expected, rtol=1e-6)
+
+
+@every_method
+def test_meta_training_minimises_the_query_loss_after_adaptation(name):
+    case = compiled(name)
+    adapted = case.adapt(case.theta, EPISODE.support, KEY)
+    value, _ = case.value_and_gradient(case.theta, EPISODE, KEY)
+    assert_close(value, mse(predict(adapted, EPISODE.query.x), EPISODE.query.y))
+
+
+@every_method
+def test_first_order_moves_alike_and_meta_learns_otherwise(name):
+    exact, first = compiled(name, steps=1), compiled(name, steps=1, first_order=True)
+    assert_close(
+        exact.adapt(exact.theta, EPISODE.support, KEY),
+        first.adapt(exact.theta, EPISODE.support, KEY),
+    )
+    gradients = [case.gradient(exact.theta, EPISODE, KEY).W for case in (exact, first)]
+    assert differ(*gradients, by=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rich", "plain"),
+    [
+        ("meta-sgd", "maml"),
+        ("m-net", "maml"),
+        ("m-net-full", "maml"),
+        ("t-net", "maml"),
+        ("mt-net", "t-net"),
+        ("mt-net-full", "t-net"),
+    ],
+)
+def test_without_its_own_part_a_method_is_the_plainer_one(rich, plain):
+    """T = I, M = 1 and equal rates are MAML; M = 1 is a T-net."""
+    case, simple = compiled(rich), compiled(plain)
+    same = {f: getattr(simple.theta, f) for f in ("W", "rest")}
+    if simple.theta.T:
+        same["T"] = simple.theta.T
+    theta = case.learner.init(KEY)._replace(**same)
+    theta = theta._replace(zeta=jax.tree.map(lambda z: z + helpers.CERTAIN, theta.zeta))
+    assert_close(
+        case.adapt(theta, EPISODE.support, KEY),
+        simple.adapt(simple.theta, EPISODE.support, KEY),
+        rtol=1e-12,
+        atol=1e-14,
+    )
+    slopes = (c.gradient(t, EPISODE, KEY) for c, t in ((case, theta), (simple, simple.theta)))
+    assert_close(*({f: getattr(slope, f) for f in same} for slope in slopes))
+
+
+class ConvNet(eqx.Module):
+    """The network of `literal.convolutional`."""
+
+    layers: list
+
+    def __init__(self, key):
+        one, two = jax.random.split(key)
+        self.layers = [
+            eqx.nn.Conv2d(2, 3, 2, key=one),
+            eqx.nn.Conv2d(3, 2, 2, key=two),
+        ]
+
+    def __call__(self, x):
+        first, second = self.layers
+        return second(jnp.tanh(first(x)))
+
+
+LITERAL = {
+    "dense": (NET.mlp, literal.perceptron, (2,), (2,)),
+    "convolutional": (ConvNet(jax.random.key(1)), literal.convolutional, (2, 4, 4), (2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "steps"),
+    [
+        *(("mt-net", kind, steps) for kind in LITERAL for steps in (1, 3)),
+        ("mt-net-full", "dense", 3),
+    ],
+)
+def test_weight_space_is_activation_space(name, kind, steps):
+    """`T (W x + b)` and eq. (mt_update) give the same value, weights and meta-gradient."""
+    net, forward, inputs, outputs = LITERAL[kind]
+    episode = small_episode(inputs=inputs, outputs=outputs)
+    learner = make(name, net, alpha=0.1, steps=steps)
+    theta = shaken(learner.init(KEY))
+    zeta, M = certain(theta.zeta)
+    theta = theta._replace(zeta=zeta)
+    mask = literal.row_mask if RULES[name].mask == "row" else lambda m, W, b: m
+
+    def cells(theta):
+        return [literal.Cell(W, b, theta.T[c], mask(M[c], W, b)) for c, (W, b) in theta.W.items()]
+
+    def literally(theta):
+        adapted = literal.learn(forward, cells(theta), *episode.support, 0.1, steps)
+        folded = [tuple(jnp.tensordot(c.T, w, axes=1) for w in (c.W, c.b)) for c in adapted]
+        return literal.mean_square(forward, adapted, *episode.query), folded
+
+    def ours(theta):
+        adapted = learner.adapt(theta, episode.support, KEY)
+        folded = [(layer.weight, layer.bias) for layer in adapted.layers]
+        return mse(predict(adapted, episode.query.x), episode.query.y), folded
+
+    both = jax.jit(lambda t: [jax.value_and_grad(f, has_aux=True)(t) for f in (ours, literally)])
+    (our_value, our_slope), (value, slope) = both(theta)
+    assert_close(our_value, value)
+    assert_close((our_slope.W, our_slope.T), (slope.W, slope.T))
+
+
+def weight_side(monkeypatch):
+    """From here on, no cell is known to be only called: T acts on matrices alone."""
+    split = gradient.split
+    monkeypatch.setattr(
+        gradient, "split", lambda *a, **k: split(*a, **k)._replace(called=frozenset())
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("t-net", {}),
+        ("mt-net", {"steps": 1, "leave_out": ["mlp.layers.1.bias"]}),
+        ("mt-net", {"relaxation": "soft", "draw": "step"}),
+        ("mt-net", {"first_order": True}),
+    ],
+    ids=str,
+)
+def test_both_sides_of_a_linear_cell_agree(name, options, monkeypatch):
+    """A Probe makes the same steps and meta-gradients, of T and zeta too, as T on the weights."""
+    probed = set()
+    insert = probe.insert
+    monkeypatch.setattr(probe, "insert", lambda net, E, *a: probed.update(E) or insert(net, E, *a))
+
+    def results():
+        probed.clear()
+        learner = make(name, NET, **{"alpha": 0.3, "steps": 2} | options)
+        theta = shaken(learner.init(KEY))
+
+        @jax.jit
+        @partial(jax.grad, has_aux=True)
+        def loss_and_weights(theta):
+            adapted = learner.adapt(theta, EPISODE.support, KEY)
+            return mse(predict(adapted, EPISODE.query.x), EPISODE.query.y), helpers.arrays(adapted)
+
+        return loss_and_weights(theta)
+
+    light = results()
+    assert probed == {"mlp.layers.1"}
+    weight_side(monkeypatch)
+    heavy = results()
+    assert not probed
+    assert_close(light, heavy)
+
+
+@pytest.mark.parametrize("outputs", [2, "scalar"])
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_probes_leave_every_linear_layer_its_shape(outputs, use_bias, monkeypatch):
+    net = eqx.nn.MLP(2, outputs, 5, 1, use_bias=use_bias, key=KEY)
+    support = helpers.small_batch(outputs=() if outputs == "scalar" else (2,))
+
+    def adapted():
+        learner = make("t-net", net)
+        return eqx.filter_jit(learner.adapt)(learner.init(KEY), support, KEY)
+
+    light = adapted()
+    weight_side(monkeypatch)
+    assert_close(light, adapted())

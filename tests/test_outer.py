@@ -1,0 +1,158 @@
+"""Meta-training and evaluation."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import scipy.stats
+from helpers import assert_close, differ, shaken, small_episode, small_net
+from hypothesis import given, strategies as st
+
+import mtnet
+from mtnet import InputError, evaluate, summarise
+from mtnet.core.evaluate import DIVERGED_ABOVE, over_seeds
+from mtnet.core.outer import advance, meta_gradient, start
+
+KEY = jax.random.key(0)
+FAMILY = mtnet.sine(5, 5)
+ADAM = optax.adam(1e-2)
+
+
+def learner(method=mtnet.mt_net, **options):
+    net = eqx.nn.MLP(1, 1, 8, 1, key=jax.random.key(1))
+    return method(net, **{"alpha": 0.05} | options)
+
+
+def trained(iterations=4, key=KEY, **options):
+    return mtnet.meta_train(
+        learner(), FAMILY, iterations=iterations, meta_batch=6, optimiser=ADAM, key=key, **options
+    )
+
+
+def test_parts_of_a_meta_batch_add_up():
+    """The meta-gradient does not depend on how many tasks are taken at once."""
+    one = learner()
+    theta, keys = shaken(one.init(KEY)), jax.random.split(KEY, 6)
+
+    def gradient(at_once):
+        return jax.jit(lambda t, k: meta_gradient(one, FAMILY, t, k, at_once))(theta, keys)
+
+    together = gradient(None)
+    assert jnp.isfinite(together[0])
+    for at_once in (1, 3):
+        assert_close(gradient(at_once), together)
+
+
+@pytest.mark.parametrize("at_once", [4, 0, -1])
+def test_parts_must_divide_the_meta_batch(at_once):
+    one = learner()
+    with pytest.raises(InputError, match="at_once"):
+        meta_gradient(one, FAMILY, one.init(KEY), jax.random.split(KEY, 6), at_once)
+
+
+def test_meta_training_is_a_function_of_its_key():
+    assert not differ(trained(), trained(), by=0)
+    assert differ(trained(), trained(key=jax.random.key(1)), by=1e-4)
+
+
+def test_meta_training_goes_on_where_it_stopped():
+    """Two stretches of iterations are one long one, bit for bit."""
+    one = learner()
+
+    @eqx.filter_jit
+    def go_on(state, iterations):
+        return advance(one, FAMILY, ADAM, state, KEY, iterations=iterations, meta_batch=2)
+
+    state = start(one, ADAM, KEY)
+    whole, losses = go_on(state, 4)
+    half, first = go_on(state, 2)
+    rest, second = go_on(half, 2)
+    assert eqx.tree_equal(whole, rest)
+    np.testing.assert_array_equal(losses, jnp.concatenate([first, second]))
+    assert whole.iteration == 4
+
+
+def test_meta_training_learns_to_learn():
+    """After some iterations, new sine waves are learned better than at the start."""
+    one = learner()
+    keys = jax.random.split(jax.random.key(9), 200)
+    loss = jax.jit(lambda theta: meta_gradient(one, FAMILY, theta, keys, None)[0])
+    before, after = loss(one.init(KEY)), loss(trained(iterations=300))
+    assert after < 0.9 * before
+
+
+@pytest.mark.parametrize("name", ["iterations", "meta_batch"])
+def test_meta_training_needs_something_to_do(name):
+    with pytest.raises(InputError, match=f"{name} must be at least 1"):
+        mtnet.meta_train(learner(), FAMILY, key=KEY, **{"iterations": 1, name: 0})
+
+
+def test_evaluation_measures_every_step():
+    """With one and the same task each row holds the metric of the path's predictors."""
+    episode = small_episode()
+    absolute = lambda p, y: jnp.mean(jnp.abs(p - y))  # noqa: E731
+    family = mtnet.Family("constant", lambda key: episode, mtnet.mse, absolute)
+    one = mtnet.t_net(small_net(), alpha=0.1, steps=1)
+    theta = shaken(one.init(KEY))
+    table = evaluate(one, family, theta, tasks=5, steps=2, key=KEY, at_once=2)
+    path = eqx.filter_jit(one.path)(theta, episode.support, KEY, 2)
+    for steps in range(3):
+        net = jax.tree.map(lambda a, n=steps: a[n] if eqx.is_array(a) else a, path)
+        expected = absolute(mtnet.predict(net, episode.query.x), episode.query.y)
+        np.testing.assert_allclose(table[:, steps], expected)
+    assert table.shape == (5, 3)
+
+
+def test_evaluation_is_a_function_of_its_key():
+    one = learner()
+    theta = one.init(KEY)
+    table = lambda **o: evaluate(one, FAMILY, theta, **{"tasks": 6, "steps": 1, "key": KEY} | o)  # noqa: E731
+    assert_close(table(), table(at_once=3))
+    assert differ(table(), table(key=jax.random.key(1)))
+
+
+losses = st.lists(st.floats(0, DIVERGED_ABOVE), min_size=2, max_size=40).map(np.array)
+
+
+@given(losses)
+def test_a_summary_is_mean_interval_and_median(values):
+    found = summarise(values)
+    half = 1.96 * scipy.stats.sem(values)
+    np.testing.assert_allclose(found[:3], (values.mean(), half, np.median(values)), atol=1e-12)
+    assert found.diverged == 0
+
+
+@given(st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_seeds_are_the_unit_of_an_interval(seeds, entropy):
+    """Student's interval over the means of the seeds, as scipy has it."""
+    values = np.random.default_rng(entropy).gamma(2.0, size=(seeds, 7))
+    found = over_seeds(values)
+    means = values.mean(1)
+    _, high = scipy.stats.t.interval(
+        0.95, seeds - 1, loc=means.mean(), scale=scipy.stats.sem(means)
+    )
+    np.testing.assert_allclose((found.mean, found.mean + found.ci95), (values.mean(), high))
+
+
+def test_one_seed_leaves_the_spread_over_tasks():
+    values = np.random.default_rng(0).gamma(2.0, size=(1, 9))
+    assert over_seeds(values) == summarise(values[0])
+
+
+def test_one_task_has_no_interval():
+    assert summarise(np.array([1.0])).ci95 == np.inf
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_shows(bad):
+    values = np.array([[0.5, 1.0, 1.5, 2.0], [0.5, bad, 1.5, 200.0]])
+    for found in (summarise(values[1]), over_seeds(values)):
+        assert found.mean == found.ci95 == np.inf
+        assert found.diverged == 2
+
+
+def test_large_losses_count_as_diverged_and_stay_in_the_mean():
+    found = summarise(np.array([1.0, 1.0, 1.0, 997.0]))
+    assert (found.mean, found.median, found.diverged) == (250.0, 1.0, 1)

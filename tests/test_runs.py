@@ -1,0 +1,189 @@
+"""Runs on disk: interrupted, damaged or refused, nothing that was whole is lost."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from mtnet.config import Config
+from mtnet.core.inner import Inner
+from mtnet.core.types import InputError
+from mtnet.runs import run as rundir
+from mtnet.runs.checkpoints import Checkpoints
+from mtnet.runs.train import Diverged, train, trained
+
+TINY = Config(width=4, depth=1, meta_batch=2, iterations=3_000, seeds=(0, 1))
+FLAGS = "--width 4 --depth 1 --meta-batch 2 --iterations 3000 --seeds 0 1".split()
+EVERY = ["--checkpoint-every", "500"]
+
+
+def leaves(state):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+
+
+def identical(a, b):
+    return all(x.tobytes() == y.tobytes() for x, y in zip(leaves(a), leaves(b), strict=True))
+
+
+def mtnet(*arguments, **options):
+    """The real program, in a process of its own and in single precision, as users run it."""
+    command = [sys.executable, "-m", "mtnet.cli", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def checkpoint_after(folder: Path, process) -> None:
+    deadline = time.monotonic() + 90
+    while not list(folder.glob("checkpoints/[0-9]*/commit_success.txt")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted run, to compare the others with."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert finish(mtnet("train", *FLAGS, *EVERY, "--out", folder))[0] == 0
+    return rundir.open_run(folder)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_interrupted_and_resumed_is_bit_identical(whole, tmp_path, how):
+    folder = tmp_path / "run"
+    process = mtnet("train", *FLAGS, *EVERY, "--out", folder)
+    checkpoint_after(folder, process)
+    process.send_signal(how)
+    status, _, err = finish(process)
+    if how == signal.SIGKILL:
+        assert status == -signal.SIGKILL
+    elif status:  # it may have finished before the signal came
+        assert status == 130
+        assert f"--resume {folder}" in err
+    assert finish(mtnet("train", "--resume", folder, *EVERY))[0] == 0
+    again = rundir.open_run(folder)
+    assert identical(trained(again)[1], trained(whole)[1])
+    assert again.metrics.read_text() == whole.metrics.read_text()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "remove"])
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(tmp_path, damage):
+    run = rundir.create(tmp_path / "run", replace(TINY, iterations=1_500))
+    final = train(run, checkpoint_every=500)
+    for path in (run.checkpoints / "1500" / "state").rglob("d/*"):
+        data = path.read_bytes()
+        if damage == "cut":
+            path.write_bytes(data[: len(data) // 2])
+        elif damage == "flip":
+            path.write_bytes(bytes(b ^ 0xFF for b in data))
+        else:
+            path.unlink()
+    messages = []
+    iteration, _ = trained(run, messages.append)
+    assert iteration == 1_000
+    assert "checkpoint 1500" in messages[0]
+    assert identical(train(run, checkpoint_every=500, warn=messages.append), final)
+
+
+def test_a_changed_number_is_damage_too(tmp_path):
+    """A checkpoint that parses but holds other numbers than were saved."""
+    checkpoints = Checkpoints(tmp_path / "c")
+    checkpoints.save(1, {"a": np.arange(3.0)})
+    digest = tmp_path / "c" / "1" / "digest" / "metadata"
+    digest.write_text(digest.read_text().replace('"sha256": "', '"sha256": "0'))
+    messages = []
+    assert checkpoints.load({"a": np.zeros(3)}, messages.append) is None
+    assert "checksum" in messages[0]
+    checkpoints.close()
+
+
+def test_divergence_stops_and_spares_the_last_checkpoint(tmp_path):
+    config = replace(TINY, seeds=(0,), iterations=5_000, beta=1e18, inner=Inner(alpha=1e18))
+    run = rundir.create(tmp_path / "run", config)
+    with pytest.raises(Diverged, match=r"iteration \d+.*try"):
+        train(run, checkpoint_every=500)
+    with pytest.raises(InputError, match="no whole checkpoint"):
+        trained(run)
+
+
+def test_tolerant_training_keeps_the_last_finite_state_of_a_diverged_member(tmp_path):
+    config = replace(TINY, seeds=(0,), sweep=(0.01, 1e30), iterations=1_000, method="maml")
+    run = rundir.create(tmp_path / "run", config)
+    state = train(run, tolerant=True)
+    assert all(np.isfinite(leaf).all() for leaf in leaves(state.theta))
+    assert [m["loss"][1] for m in rundir.read_metrics(run)] == [None, None]
+    assert all(m["loss"][0] is not None for m in rundir.read_metrics(run))
+    assert list(np.asarray(state.iteration)) == [1_000, 0]
+
+
+def test_a_full_disk_leaves_earlier_checkpoints_whole(tmp_path):
+    run = rundir.create(tmp_path / "run", replace(TINY, iterations=1_000))
+    train(run, checkpoint_every=500)
+    longer = rundir.Run(run.folder, replace(TINY, iterations=2_000))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400, limits[1]))
+    try:
+        with pytest.raises(InputError, match=r"could not write|cannot write"):
+            train(longer, checkpoint_every=500)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert trained(run)[0] == 1_000
+
+
+def test_a_directory_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write"):
+        rundir.create(tmp_path / "file" / "run", TINY)
+
+
+def test_a_run_is_never_overwritten(tmp_path):
+    run = rundir.create(tmp_path / "run", TINY)
+    before = (run.folder / "config.json").read_text()
+    with pytest.raises(InputError, match="--resume"):
+        rundir.create(run.folder, replace(TINY, seeds=(5,)))
+    assert (run.folder / "config.json").read_text() == before
+
+
+def test_metrics_cut_in_the_middle_of_a_line(tmp_path):
+    run = rundir.create(tmp_path / "run", TINY)
+    run.metrics.write_text('{"iteration": 500, "loss": [1.0]}\n{"iteration": 10')
+    assert [m["iteration"] for m in rundir.read_metrics(run)] == [500]
+
+
+def test_members_train_as_they_would_alone(tmp_path):
+    """Seeds and step sizes side by side are the same trainings as one by one."""
+    both = rundir.create(tmp_path / "both", replace(TINY, iterations=500, sweep=(0.01, 0.1)))
+    together = train(both).theta
+    for member, (seed, alpha) in enumerate(both.config.members):
+        config = replace(TINY, iterations=500, seeds=(seed,), inner=Inner(alpha=alpha))
+        alone = train(rundir.create(tmp_path / str(member), config)).theta
+        for a, b in zip(leaves(together), leaves(alone), strict=True):
+            np.testing.assert_allclose(a[member], b[0], rtol=1e-5, atol=1e-8)
+
+
+def test_writing_is_all_or_nothing(tmp_path):
+    path = tmp_path / "file.json"
+    rundir.write_atomically(path, "old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            rundir.write_atomically(path, "new" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file.json"]
