@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 
+import jax
 import pytest
 
 from mtnet.cli import main
@@ -21,7 +22,10 @@ TINY = "--width 4 --depth 1 --meta-batch 2 --iterations 500 --seeds 0 1".split()
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
+    """In an empty directory and, like the workers that it starts, in single precision."""
     monkeypatch.chdir(tmp_path)
+    with jax.enable_x64(False):
+        yield
 
 
 def test_list_names_everything(capsys):

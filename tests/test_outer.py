@@ -41,8 +41,7 @@ def test_parts_of_a_meta_batch_add_up():
 
     together = gradient(None)
     assert jnp.isfinite(together[0])
-    for at_once in (1, 3):
-        assert_close(gradient(at_once), together)
+    assert_close(gradient(2), together)
 
 
 @pytest.mark.parametrize("at_once", [4, 0, -1])
@@ -53,8 +52,9 @@ def test_parts_must_divide_the_meta_batch(at_once):
 
 
 def test_meta_training_is_a_function_of_its_key():
-    assert not differ(trained(), trained(), by=0)
-    assert differ(trained(), trained(key=jax.random.key(1)), by=1e-4)
+    by_key = jax.jit(lambda key: trained(key=key))
+    assert not differ(by_key(KEY), by_key(KEY), by=0)
+    assert differ(by_key(KEY), by_key(jax.random.key(1)), by=1e-4)
 
 
 def test_meta_training_goes_on_where_it_stopped():
@@ -72,6 +72,13 @@ def test_meta_training_goes_on_where_it_stopped():
     assert eqx.tree_equal(whole, rest)
     np.testing.assert_array_equal(losses, jnp.concatenate([first, second]))
     assert whole.iteration == 4
+
+
+def test_every_iteration_draws_new_tasks():
+    one, still = learner(mtnet.maml, steps=0), optax.set_to_zero()
+    state = start(one, still, KEY)
+    _, losses = advance(one, FAMILY, still, state, KEY, iterations=3, meta_batch=2)
+    assert len(set(losses.tolist())) == 3
 
 
 def test_meta_training_learns_to_learn():
@@ -96,21 +103,25 @@ def test_evaluation_measures_every_step():
     family = mtnet.Family("constant", lambda key: episode, mtnet.mse, absolute)
     one = mtnet.t_net(small_net(), alpha=0.1, steps=1)
     theta = shaken(one.init(KEY))
-    table = evaluate(one, family, theta, tasks=5, steps=2, key=KEY, at_once=2)
+    table = evaluate(one, family, theta, tasks=4, steps=2, key=KEY, at_once=2)
     path = eqx.filter_jit(one.path)(theta, episode.support, KEY, 2)
     for steps in range(3):
         net = jax.tree.map(lambda a, n=steps: a[n] if eqx.is_array(a) else a, path)
         expected = absolute(mtnet.predict(net, episode.query.x), episode.query.y)
         np.testing.assert_allclose(table[:, steps], expected)
-    assert table.shape == (5, 3)
+    assert table.shape == (4, 3)
 
 
 def test_evaluation_is_a_function_of_its_key():
     one = learner()
     theta = one.init(KEY)
-    table = lambda **o: evaluate(one, FAMILY, theta, **{"tasks": 6, "steps": 1, "key": KEY} | o)  # noqa: E731
-    assert_close(table(), table(at_once=3))
-    assert differ(table(), table(key=jax.random.key(1)))
+
+    @eqx.filter_jit
+    def table(key, at_once):
+        return evaluate(one, FAMILY, theta, tasks=6, steps=1, key=key, at_once=at_once)
+
+    assert_close(table(KEY, 6), table(KEY, 3))
+    assert differ(table(KEY, 3), table(jax.random.key(1), 3))
 
 
 losses = st.lists(st.floats(0, DIVERGED_ABOVE), min_size=2, max_size=40).map(np.array)

@@ -17,12 +17,19 @@ from mtnet.config import Config
 from mtnet.core.inner import Inner
 from mtnet.core.types import InputError
 from mtnet.runs import run as rundir
-from mtnet.runs.checkpoints import Checkpoints
+from mtnet.runs.checkpoints import load_state, save_state, write_atomically
 from mtnet.runs.train import Diverged, train, trained
 
 TINY = Config(width=4, depth=1, meta_batch=2, iterations=3_000, seeds=(0, 1))
 FLAGS = "--width 4 --depth 1 --meta-batch 2 --iterations 3000 --seeds 0 1".split()
 EVERY = ["--checkpoint-every", "500"]
+
+
+@pytest.fixture(autouse=True)
+def single_precision():
+    """As the program runs, so that its checkpoints can be read here."""
+    with jax.enable_x64(False):
+        yield
 
 
 def leaves(state):
@@ -48,7 +55,7 @@ def finish(process):
 
 def checkpoint_after(folder: Path, process) -> None:
     deadline = time.monotonic() + 90
-    while not list(folder.glob("checkpoints/[0-9]*/commit_success.txt")):
+    while not list(folder.glob("checkpoints/*.safetensors")):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.01)
@@ -80,35 +87,27 @@ def test_interrupted_and_resumed_is_bit_identical(whole, tmp_path, how):
     assert again.metrics.read_text() == whole.metrics.read_text()
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "remove"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
 def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(tmp_path, damage):
     run = rundir.create(tmp_path / "run", replace(TINY, iterations=1_500))
     final = train(run, checkpoint_every=500)
-    for path in (run.checkpoints / "1500" / "state").rglob("d/*"):
-        data = path.read_bytes()
-        if damage == "cut":
-            path.write_bytes(data[: len(data) // 2])
-        elif damage == "flip":
-            path.write_bytes(bytes(b ^ 0xFF for b in data))
-        else:
-            path.unlink()
+    path = run.checkpoints / "000001500.safetensors"
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[-5] ^= 1
+    path.write_bytes({"cut": data[: len(data) // 2], "empty": b"", "flip": data}[damage])
     messages = []
     iteration, _ = trained(run, messages.append)
     assert iteration == 1_000
-    assert "checkpoint 1500" in messages[0]
+    assert "000001500.safetensors is damaged" in messages[0]
     assert identical(train(run, checkpoint_every=500, warn=messages.append), final)
 
 
-def test_a_changed_number_is_damage_too(tmp_path):
-    """A checkpoint that parses but holds other numbers than were saved."""
-    checkpoints = Checkpoints(tmp_path / "c")
-    checkpoints.save(1, {"a": np.arange(3.0)})
-    digest = tmp_path / "c" / "1" / "digest" / "metadata"
-    digest.write_text(digest.read_text().replace('"sha256": "', '"sha256": "0'))
+def test_a_checkpoint_of_another_network_is_refused(tmp_path):
+    save_state(tmp_path, 1, {"a": np.zeros(3, np.float32)})
     messages = []
-    assert checkpoints.load({"a": np.zeros(3)}, messages.append) is None
-    assert "checksum" in messages[0]
-    checkpoints.close()
+    assert load_state(tmp_path, {"a": np.zeros(4, np.float32)}, messages.append) is None
+    assert "'a'" in messages[0]
 
 
 def test_divergence_stops_and_spares_the_last_checkpoint(tmp_path):
@@ -166,23 +165,24 @@ def test_metrics_cut_in_the_middle_of_a_line(tmp_path):
 
 def test_members_train_as_they_would_alone(tmp_path):
     """Seeds and step sizes side by side are the same trainings as one by one."""
-    both = rundir.create(tmp_path / "both", replace(TINY, iterations=500, sweep=(0.01, 0.1)))
+    config = replace(TINY, iterations=500, seeds=(1,), sweep=(0.01, 0.1))
+    both = rundir.create(tmp_path / "both", config)
     together = train(both).theta
     for member, (seed, alpha) in enumerate(both.config.members):
         config = replace(TINY, iterations=500, seeds=(seed,), inner=Inner(alpha=alpha))
         alone = train(rundir.create(tmp_path / str(member), config)).theta
         for a, b in zip(leaves(together), leaves(alone), strict=True):
-            np.testing.assert_allclose(a[member], b[0], rtol=1e-5, atol=1e-8)
+            np.testing.assert_allclose(a[member], b[0], rtol=1e-3, atol=1e-5)
 
 
 def test_writing_is_all_or_nothing(tmp_path):
     path = tmp_path / "file.json"
-    rundir.write_atomically(path, "old")
+    write_atomically(path, b"old")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
     try:
         with pytest.raises(OSError, match="too large"):
-            rundir.write_atomically(path, "new" * 100)
+            write_atomically(path, b"new" * 100)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_text() == "old"

@@ -110,7 +110,7 @@ def test_polynomials_are_of_their_order(order, halved):
         (partial(mtnet.polynomial, reach=float("nan")), "reach"),
         (partial(mtnet.polynomial, reach=float("inf")), "reach"),
     ],
-    ids=str,
+    ids=["order", "zero", "nan", "inf"],
 )
 def test_impossible_families_are_refused(make, word):
     with pytest.raises(InputError, match=word):

@@ -20,6 +20,7 @@ from mtnet.experiments import EXPERIMENTS
 from mtnet.methods import METHODS
 from mtnet.report.progress import Bars
 from mtnet.runs import run as rundir
+from mtnet.runs.checkpoints import write_atomically
 from mtnet.runs.measure import measure, table
 from mtnet.runs.train import CHECKPOINT_EVERY, Diverged, Stopped, train as run_training, trained
 from mtnet.tasks import FAMILIES
@@ -168,7 +169,7 @@ def reproduce(
     for note in found["notes"]:
         console.print(f"- {note}", highlight=False)
     page = path.with_suffix(".html")
-    rundir.write_atomically(page, report(chosen, found, done))
+    write_atomically(page, report(chosen, found, done).encode())
     console.print(f"Wrote {path} and {page}", highlight=False)
 
 

@@ -98,14 +98,17 @@ def family_of(config: Config, **other: Any) -> Family:
 
 def learner_of(config: Config, alpha: float | Array | None = None) -> Learner:
     """The config's learner; `alpha` may be traced, for training many step sizes at once."""
-    options = dataclasses.asdict(config.inner)
-    if alpha is not None:
-        options["alpha"] = alpha
     family = family_of(config)
     example = jax.eval_shape(family.sample, jax.random.key(0)).support
     net = mlp(example.x.shape[-1], example.y.shape[-1], config.width, config.depth)
     initialise = truncated_normal(config.W_sd)
-    return METHODS[config.method].make(net, loss=family.loss, initialise=initialise, **options)
+    return METHODS[config.method].make(
+        net,
+        loss=family.loss,
+        initialise=initialise,
+        step_size=alpha,
+        **dataclasses.asdict(config.inner),
+    )
 
 
 def optimiser_of(config: Config) -> optax.GradientTransformation:

@@ -61,11 +61,13 @@ class Inner:
             raise InputError(f"zeta_sd must be 0 or more; it is {self.zeta_sd}")
 
 
-def rescaled(theta: Theta, inner: Inner) -> tuple[Cells[Array], Cells[Weights]]:
+def rescaled(
+    theta: Theta, inner: Inner, alpha: float | Array
+) -> tuple[Cells[Array], Cells[Weights]]:
     """T = c S and W = V / c with alpha c^2 fixed; theta holds S and V where that is asked for."""
     if inner.invariant is None or not theta.T:
         return theta.T, theta.W
-    c = jnp.sqrt(inner.invariant / inner.alpha)
+    c = jnp.sqrt(inner.invariant / alpha)
     T = {cell: c * S for cell, S in theta.T.items()}
     return T, {cell: tuple(v / c for v in V) for cell, V in theta.W.items()}
 
@@ -77,6 +79,7 @@ def descend(
     rule: Rule,
     inner: Inner,
     *,
+    alpha: float | Array,
     key: Key[Array, ""],
     steps: int,
     examples: int,
@@ -88,8 +91,8 @@ def descend(
     steps for W, eq. (mt_update); T and M stay fixed while a task is learned, so A = T W says
     it for any number of steps.
     """
-    T, W = rescaled(theta, inner)
-    alpha = theta.alpha if rule.rates else dict.fromkeys(W, inner.alpha)
+    T, W = rescaled(theta, inner, alpha)
+    rates = theta.alpha if rule.rates else dict.fromkeys(W, alpha)
     # T acts on matrices or, where that is less work, on the vectors they are made of.
     light = {
         c for c in parts.called if rule.T and rule.mask != "full" and examples < W[c][0].shape[1]
@@ -114,8 +117,8 @@ def descend(
         G, E = jax.grad(loss, (0, 1))(heavy, {c: probe.zeros(A[c]) for c in light})
         if inner.first_order:
             G, E = jax.lax.stop_gradient((G, E))
-        moves = {c: rules.step(g, alpha[c], T.get(c), M.get(c)) for c, g in G.items()}
-        moves |= {c: tuple(alpha[c] * e for e in E[c]) for c in light}
+        moves = {c: rules.step(g, rates[c], T.get(c), M.get(c)) for c, g in G.items()}
+        moves |= {c: tuple(alpha * e for e in E[c]) for c in light}
         return {c: tuple(a - m for a, m in zip(A[c], moves[c], strict=False)) for c in A}
 
     def scanned(A: Cells[Weights], key: Key[Array, ""]):

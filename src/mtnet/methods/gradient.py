@@ -1,5 +1,6 @@
 """The seven gradient methods of Table 1: one learner, seven rules."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ def gradient_learner(
     inner: Inner,
     *,
     loss: Loss = mse,
+    step_size: float | Array | None = None,
     cells: Sequence[str] | None = None,
     leave_out: Sequence[str] = (),
     freeze: Sequence[str] = (),
@@ -34,10 +36,12 @@ def gradient_learner(
     - `net`: an Equinox module that maps one example; what `adapt` returns has its type.
     - `rule`, `inner`: which linear map on the gradient, and the options of the inner loop.
     - `loss`: `(predictions, targets) -> scalar`, for support and query alike.
+    - `step_size`: stands for `inner.alpha` where given; may be traced, to train many at once.
     - `cells`, `leave_out`, `freeze`: see `mtnet.core.cells.split`.
     - `initialise`: redraws the weights in `init`; where left out they start as in `net`.
     """
     parts = split(net, cells=cells, leave_out=leave_out, freeze=freeze)
+    alpha = inner.alpha if step_size is None else step_size
 
     def init(key: Key[Array, ""]) -> Theta:
         to_weights, to_logits = jax.random.split(key)
@@ -50,8 +54,8 @@ def gradient_learner(
             zeta = jax.tree.map(jnp.zeros_like, W)
         if inner.zeta_sd:
             zeta = _truncated_normal(zeta, to_logits, inner.zeta_sd)
-        alpha = jax.tree.map(lambda w: jnp.full_like(w, inner.alpha), W) if rule.rates else {}
-        return Theta(W, T, zeta, alpha, parts.rest)
+        rates = jax.tree.map(lambda w: jnp.full_like(w, alpha), W) if rule.rates else {}
+        return Theta(W, T, zeta, rates, parts.rest)
 
     def weights(theta: Theta, support: Batch, key: Array, steps: int, training: bool):
         _check(support)
@@ -61,6 +65,7 @@ def gradient_learner(
             parts,
             rule,
             inner,
+            alpha=alpha,
             key=key,
             steps=steps,
             examples=support.x.shape[0],
@@ -117,29 +122,19 @@ def _check(support: Batch) -> None:
 
 
 def _named(name: str) -> Callable[..., Learner]:
-    def make(
-        net: Any,
-        *,
-        loss: Loss = mse,
-        cells: Sequence[str] | None = None,
-        leave_out: Sequence[str] = (),
-        freeze: Sequence[str] = (),
-        initialise: Initialise | None = None,
-        **options: Any,
-    ) -> Learner:
+    own = inspect.signature(gradient_learner).parameters
+
+    def make(net: Any, **options: Any) -> Learner:
+        inner = Inner(**{k: v for k, v in options.items() if k not in own})
         return gradient_learner(
-            net,
-            RULES[name],
-            Inner(**options),
-            loss=loss,
-            cells=cells,
-            leave_out=leave_out,
-            freeze=freeze,
-            initialise=initialise,
+            net, RULES[name], inner, **{k: v for k, v in options.items() if k in own}
         )
 
     make.__name__ = make.__qualname__ = name.replace("-", "_")
-    make.__doc__ = f"{name} on any network. {gradient_learner.__doc__}"
+    make.__doc__ = f"""{name} on any network: `gradient_learner` with this rule.
+
+    Takes the options of `gradient_learner` and those of `Inner` as keywords.
+    """
     return make
 
 

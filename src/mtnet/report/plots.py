@@ -1,6 +1,5 @@
 """The pictures of a report; each function makes one matplotlib figure."""
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -61,7 +60,7 @@ def adapted_curves(config: Config, theta: Theta, alpha: float, tasks: int = 4) -
 
 def metric(theta: Theta, config: Config, alpha: float, cell: str) -> np.ndarray:
     """alpha E[T M T'] of a cell: its expected preconditioner, T diag(sigmoid(zeta)) T'."""
-    T = rescaled(theta, replace(config.inner, alpha=alpha))[0].get(cell)
+    T = rescaled(theta, config.inner, alpha)[0].get(cell)
     rows = theta.W[cell][0].shape[0]
     P = transform(transpose(T), jnp.eye(rows))
     zeta = theta.zeta.get(cell)

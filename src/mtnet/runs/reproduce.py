@@ -11,9 +11,10 @@ from mtnet.config import Config, to_dict
 from mtnet.core.evaluate import DIVERGED_ABOVE
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.types import Experiment, Row
+from mtnet.runs.checkpoints import write_atomically
 from mtnet.runs.measure import measure, members_of, table
 from mtnet.runs.pool import train_all, workers
-from mtnet.runs.run import Run, open_run, read_metrics, write_atomically
+from mtnet.runs.run import Run, open_run, read_metrics
 from mtnet.runs.train import trained
 
 STEPS = 10
@@ -49,7 +50,7 @@ def reproduce(
     found["notes"] = experiment.notes(found)
     path = results / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(path, f"{json.dumps(found, indent=1, ensure_ascii=False)}\n".encode())
     return found, done, path
 
 

@@ -1,7 +1,6 @@
 """A run directory: what was asked (config.json), how it went (metrics.jsonl), checkpoints."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ import mtnet
 from mtnet import config as configs
 from mtnet.config import Config
 from mtnet.core.types import InputError
+from mtnet.runs.checkpoints import write_atomically
 
 
 class Run(NamedTuple):
@@ -31,7 +31,7 @@ def create(folder: Path, config: Config) -> Run:
     values = {"mtnet_version": mtnet.__version__} | configs.to_dict(config)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / "config.json", json.dumps(values, indent=2) + "\n")
+        write_atomically(folder / "config.json", f"{json.dumps(values, indent=2)}\n".encode())
     except OSError as error:
         raise InputError(
             f"cannot write to {folder}: {error.strerror}; choose another --out"
@@ -60,18 +60,4 @@ def read_metrics(run: Run) -> list[dict[str, Any]]:
 def rewind_metrics(run: Run, iteration: int) -> None:
     """Forget what was measured after the checkpoint that training goes on from."""
     kept = [m for m in read_metrics(run) if m["iteration"] <= iteration]
-    write_atomically(run.metrics, "".join(json.dumps(m) + "\n" for m in kept))
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """All of the file or the old one: never a part."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
+    write_atomically(run.metrics, "".join(json.dumps(m) + "\n" for m in kept).encode())

@@ -14,7 +14,7 @@ from jaxtyping import Array
 from mtnet.config import Config, family_of, learner_of, optimiser_of
 from mtnet.core.outer import State, advance, start
 from mtnet.core.types import InputError
-from mtnet.runs.checkpoints import Checkpoints
+from mtnet.runs.checkpoints import load_state, save_state
 from mtnet.runs.run import Run, rewind_metrics
 
 LOG_EVERY = 500
@@ -87,11 +87,9 @@ def train(
     """
     config = run.config
     work = trainer(config)
-    checkpoints = Checkpoints(run.checkpoints)
     try:
-        found = checkpoints.load(jax.eval_shape(work.begin), warn)
+        found = load_state(run.checkpoints, jax.eval_shape(work.begin), warn)
         done, state = found if found else (0, work.begin())
-        checkpoints.forget_after(done)
         rewind_metrics(run, done)
         with run.metrics.open("a") as log, _stop_signals() as stop:
             while done < config.iterations:
@@ -105,23 +103,17 @@ def train(
                 report(Progress(done, means))
                 if done % checkpoint_every < now or done == config.iterations or stop:
                     log.flush()
-                    checkpoints.save(done, state)
+                    save_state(run.checkpoints, done, state)
                 if stop and done < config.iterations:
                     raise Stopped(f"stopped at iteration {done}")
     except OSError as error:
-        raise InputError(f"cannot write to {run.folder}: {error.strerror}") from error
-    finally:
-        checkpoints.close()
+        raise InputError(f"cannot write to {run.folder}: {error.strerror}") from None
     return state
 
 
 def trained(run: Run, warn: Callable[[str], None] = print) -> tuple[int, State]:
     """The newest whole checkpoint of a run."""
-    checkpoints = Checkpoints(run.checkpoints)
-    try:
-        found = checkpoints.load(jax.eval_shape(trainer(run.config).begin), warn)
-    finally:
-        checkpoints.close()
+    found = load_state(run.checkpoints, jax.eval_shape(trainer(run.config).begin), warn)
     if found is None:
         raise InputError(f"{run.folder} has no whole checkpoint: train it with --resume first")
     return found
