@@ -231,9 +231,9 @@ def test_tied_weights_stay_tied():
 def tied_to(net, theta, A):
     """The tied network at the start of a task, its shared weight being A."""
     parts = split(net)
-    (name,) = parts.W
-    _, *b = mtnet.fold(theta.T, theta.W)[name]
-    return parts.join({name: (A, *b)}, theta.rest)
+    name = next(iter(parts.W))
+    folded = mtnet.fold(theta.T, theta.W)
+    return parts.join(folded | {name: (A, *folded[name][1:])}, theta.rest)
 
 
 class TiedMLP(eqx.Module):

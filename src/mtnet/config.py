@@ -70,7 +70,9 @@ class Config:
                 raise InputError(f"{name} must be a positive number; it is {getattr(self, name)}")
         if not self.seeds:
             raise InputError("seeds must name at least one seed, e.g. --seeds 0")
-        if any(not alpha > 0 for alpha in self.sweep):
+        if any(type(seed) is not int or seed < 0 for seed in self.seeds):
+            raise InputError(f"seeds must be whole numbers from 0 on; they are {self.seeds}")
+        if any(not 0 < alpha < float("inf") for alpha in self.sweep):
             raise InputError(f"sweep must hold positive step sizes; it is {self.sweep}")
         family_of(self)
 

@@ -67,6 +67,9 @@ def split(
     flat, treedef = jax.tree_util.tree_flatten_with_path(net)
     names = [name_of(path) for path, _ in flat]
     leaves = dict(zip(names, (leaf for _, leaf in flat), strict=True))
+    if len(leaves) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise InputError(f"two arrays are called `{twice}`: rename the key that has a dot in it")
     floats = {n: a for n, a in leaves.items() if is_weight(a)}
     layers, called = _layers(net)
     _check_patterns((*(cells or ()), *leave_out, *freeze), [*floats, *layers])
@@ -76,18 +79,27 @@ def split(
         return _matches(name, leave_out) or _matches(name, freeze)
 
     members = {  # cell name -> names of its arrays
-        name: tuple(m for m in (f"{name}.weight", f"{name}.bias") if m in floats)
+        name: tuple(m for m in (_dotted(name, "weight"), _dotted(name, "bias")) if m in floats)
         for name in layers
         if not kept_out(name) and (cells is None or _matches(name, cells))
     }
     if cells is not None:
         inside = {m for group in members.values() for m in group}
-        members |= {n: (n,) for n in floats if _matches(n, cells) and n not in inside}
+        members |= {  # a vector is meant only where it is named in full
+            n: (n,)
+            for n, a in floats.items()
+            if n not in inside and (n in cells or (a.ndim > 1 and _matches(n, cells)))
+        }
     members = {  # an array named in `leave_out` is out, even where its layer is a cell
         name: kept
         for name, group in members.items()
-        if (kept := tuple(m for m in group if not kept_out(m))) and floats[kept[0]].ndim > 1
+        if (kept := tuple(m for m in group if not kept_out(m)))
     }
+    for group in members.values():
+        if floats[group[0]].ndim == 0:
+            raise InputError(
+                f"`{group[0]}` is a single number and has no output axis: leave it out"
+            )
     if not members:
         raise InputError(
             "the network has no cells: it needs at least one Linear or convolution, "
@@ -112,7 +124,7 @@ def split(
         W={cell: tuple(floats[m] for m in group) for cell, group in members.items()},
         rest=rest,
         join=join,
-        groups={cell: layers.get(cell, 1) for cell in members},
+        groups={cell: layers.get(cell, layers.get(cell.rpartition(".")[0], 1)) for cell in members},
         called=frozenset(called & members.keys()),
     )
 
@@ -147,14 +159,26 @@ def _layers(net: Any) -> tuple[dict[str, int], set[str]]:
     """Names of the layers that can be cells, with their groups; and those only ever called."""
     nodes, _ = jax.tree_util.tree_flatten_with_path(net, is_leaf=is_layer)
     found = {name_of(p): getattr(m, "groups", 1) for p, m in nodes if is_layer(m)}
-    mlps, _ = jax.tree_util.tree_flatten_with_path(net, is_leaf=lambda m: type(m) is eqx.nn.MLP)
-    called = {
-        ".".join(filter(None, (name_of(path), f"layers.{i}")))
-        for path, mlp in mlps
+    return found, _called(net) & found.keys()
+
+
+def _called(net: Any) -> set[str]:
+    """Layers of plain MLPs: called and never read, unless their weights are tied to others."""
+    special = (eqx.nn.MLP, eqx.nn.Shared)
+    nodes, _ = jax.tree_util.tree_flatten_with_path(net, is_leaf=lambda m: type(m) in special)
+    if any(type(node) is eqx.nn.Shared for _, node in nodes):
+        return set()
+    return {
+        _dotted(name_of(path), f"layers.{i}")
+        for path, mlp in nodes
         if type(mlp) is eqx.nn.MLP
-        for i in range(len(mlp.layers))
+        for i, layer in enumerate(mlp.layers)
+        if "scalar" not in (layer.in_features, layer.out_features)
     }
-    return found, called & found.keys()
+
+
+def _dotted(*parts: str) -> str:
+    return ".".join(filter(None, parts))
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -23,11 +23,11 @@ def evaluate(
     tasks: int,
     steps: int,
     key: Key[Array, ""],
-    at_once: int = 500,
-) -> Float[Array, "tasks steps+1"]:
+    at_once: int = 50,
+) -> Float[Array, "tasks points"]:
     """The metric on the query set of fresh tasks after 0, 1, ..., `steps` inner steps."""
 
-    def one(key: Key[Array, ""]) -> Float[Array, " steps+1"]:
+    def one(key: Key[Array, ""]) -> Float[Array, " points"]:
         to_draw, to_learn = jax.random.split(key)
         support, query = family.sample(to_draw)
         models = learner.path(theta, support, to_learn, steps)

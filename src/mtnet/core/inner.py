@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,10 @@ class Theta(NamedTuple):
     """What is no cell: meta-learned, not adapted."""
 
 
+Draw = Literal["task", "step"]
+CHOICES = {"relaxation": get_args(Relaxation), "draw": get_args(Draw), "at_test": get_args(AtTest)}
+
+
 @dataclass(frozen=True)
 class Inner:
     """How a task is learned; the defaults are the paper's (section 6.1, appendix A)."""
@@ -41,7 +45,7 @@ class Inner:
     """Masks in meta-training: hard (0 or 1, straight-through) or soft (eq. gs as it stands)."""
     temperature: float = 1.0
     """Temperature of the Gumbel-softmax."""
-    draw: Literal["task", "step"] = "task"
+    draw: Draw = "task"
     """Draw a mask once for each task, or anew at each of its steps."""
     at_test: AtTest = "sample"
     """Masks on new tasks: sample as in training, expected (their probability), threshold."""
@@ -55,10 +59,14 @@ class Inner:
             value = getattr(self, name)
             if isinstance(value, (int, float)) and not 0 < value < float("inf"):
                 raise InputError(f"{name} must be a positive number; it is {value}")
-        if self.steps < 0:
-            raise InputError(f"steps must be 0 or more; it is {self.steps}")
-        if self.zeta_sd < 0:
-            raise InputError(f"zeta_sd must be 0 or more; it is {self.zeta_sd}")
+        for name in ("steps", "zeta_sd"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must be 0 or more; it is {getattr(self, name)}")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(
+                    f"{name} must be one of {', '.join(choices)}; it is {getattr(self, name)!r}"
+                )
 
 
 def rescaled(
@@ -94,8 +102,11 @@ def descend(
     T, W = rescaled(theta, inner, alpha)
     rates = theta.alpha if rule.rates else dict.fromkeys(W, alpha)
     # T acts on matrices or, where that is less work, on the vectors they are made of.
+    # (Not for first order, which holds dL/dA fixed but learns T and M through the step.)
     light = {
-        c for c in parts.called if rule.T and rule.mask != "full" and examples < W[c][0].shape[1]
+        c
+        for c in parts.called
+        if rule.T and rule.mask != "full" and not inner.first_order and examples < W[c][0].shape[1]
     }
 
     def draw(key: Key[Array, ""]) -> Cells[Array | Weights]:
@@ -116,7 +127,7 @@ def descend(
         heavy = {c: a for c, a in A.items() if c not in light}
         G, E = jax.grad(loss, (0, 1))(heavy, {c: probe.zeros(A[c]) for c in light})
         if inner.first_order:
-            G, E = jax.lax.stop_gradient((G, E))
+            G = jax.lax.stop_gradient(G)
         moves = {c: rules.step(g, rates[c], T.get(c), M.get(c)) for c, g in G.items()}
         moves |= {c: tuple(alpha * e for e in E[c]) for c in light}
         return {c: tuple(a - m for a, m in zip(A[c], moves[c], strict=False)) for c in A}

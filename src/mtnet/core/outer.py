@@ -41,7 +41,7 @@ def meta_gradient(learner: Learner, family: Family, theta: Theta, keys: Array, a
     value_and_gradient = jax.value_and_grad(mean_loss)
     if at_once is None or at_once >= len(keys):
         return value_and_gradient(theta, keys)
-    if len(keys) % at_once:
+    if at_once < 1 or len(keys) % at_once:
         raise InputError(f"at_once ({at_once}) must divide the meta-batch ({len(keys)})")
 
     def add(total, some_keys):

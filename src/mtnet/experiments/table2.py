@@ -5,7 +5,7 @@
 
 Published: MT-net 0.49 to 0.72 from alpha = 0.0001 to 1, and 4.18 at 10. The last method here is
 not in the paper: an MT-net with T = c S, W = V / c and alpha c^2 = 0.01, which by construction
-trains alike for every alpha.
+trains alike for every alpha, so that two of the seeds are enough to show it.
 """
 
 from dataclasses import replace
@@ -47,7 +47,7 @@ TRIVIAL_ABOVE = 3.0
 
 def trainings(quick: bool, seeds: int) -> dict[str, Config]:
     base = Config(seeds=tuple(range(seeds)), iterations=3_000 if quick else 60_000, sweep=ALPHAS)
-    rescaled = replace(base, inner=Inner(invariant=0.01))
+    rescaled = replace(base, seeds=base.seeds[:2], inner=Inner(invariant=0.01))
     return {m: replace(base, method=m) for m in PUBLISHED} | {"mt-net, T = c S": rescaled}
 
 

@@ -51,9 +51,10 @@ def by_step(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def per_seed(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     seeds = [str(s["seed"]) for s in results["rows"][0]["per_seed"]]
-    lines = []
+    lines: list[list[str]] = []
     for row in results["rows"]:
         shown = ["not finite" if s["mean"] is None else f"{s['mean']:.3f}" for s in row["per_seed"]]
+        shown += [""] * (len(seeds) - len(shown))
         lines.append([f"{row['method']}, {row['column']}", *shown])
     return ["seed", *seeds], lines
 

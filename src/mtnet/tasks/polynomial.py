@@ -26,8 +26,8 @@ def polynomial(
     check_sizes(shots, queries)
     if order < 0:
         raise InputError(f"order must be 0 or more; it is {order}")
-    if not reach > 0:
-        raise InputError(f"reach must be positive; it is {reach}")
+    if not 0 < reach < float("inf"):
+        raise InputError(f"reach must be a positive number; it is {reach}")
     powers = jnp.arange(order + 1)
 
     def sample(key: Key[Array, ""]) -> Episode:
