@@ -45,39 +45,41 @@ def list_() -> None:
     console.print(table)
 
 
-def train(
-    settings: TrainConfig,
-    out: Path | None = None,
-    resume: Path | None = None,
-    config: Path | None = None,
-    checkpoint_every: int = CHECKPOINT_EVERY,
-) -> None:
-    """Meta-train any method on any family; writes a run directory.
+def train_command(default: Config) -> Callable[..., None]:
+    """`mtnet train`, its settings starting from a config file's."""
 
-    Args:
-        settings: What to train.
-        out: Where to write; runs/METHOD-FAMILY where left out, numbered if it is taken.
-        resume: Go on with the run in this directory, with its own settings.
-        config: TOML or JSON file with settings; flags win over it.
-        checkpoint_every: Iterations between two checkpoints.
-    """
-    _check_positive(checkpoint_every=checkpoint_every)
-    if resume is not None:
-        run = rundir.open_run(resume)
-    else:
-        run = rundir.create(out or _free(Path("runs"), settings), settings)
-    console.print(f"{run.config.method} on {run.config.family} -> {run.folder}", highlight=False)
-    with Bars({str(run.folder): run.config.iterations}, console) as bars:
-        try:
-            run_training(
-                run,
-                report=lambda p: bars.show(str(run.folder), p),
-                warn=_warn,
-                checkpoint_every=checkpoint_every,
-            )
-        except Stopped as stopped:
-            raise Stopped(f"{stopped}; go on with: mtnet train --resume {run.folder}") from None
-    console.print(f"Trained. Next: mtnet evaluate {run.folder}", highlight=False)
+    def train(
+        settings: TrainConfig = default,
+        out: Path | None = None,
+        resume: Path | None = None,
+        config: Path | None = None,
+        checkpoint_every: int = CHECKPOINT_EVERY,
+    ) -> None:
+        """Meta-train any method on any family; writes a run directory.
+
+        Args:
+            settings: What to train.
+            out: Where to write; runs/METHOD-FAMILY where left out, numbered if it is taken.
+            resume: Go on with the run in this directory, with its own settings.
+            config: TOML or JSON file with settings; flags win over it.
+            checkpoint_every: Iterations between two checkpoints.
+        """
+        _check_positive(checkpoint_every=checkpoint_every)
+        if resume is not None:
+            run = rundir.open_run(resume)
+        else:
+            run = rundir.create(out or _free(Path("runs"), settings), settings)
+        name = str(run.folder)
+        console.print(f"{run.config.method} on {run.config.family} -> {name}", highlight=False)
+        with Bars({name: run.config.iterations}, console) as bars:
+            report = lambda progress: bars.show(name, progress)  # noqa: E731
+            try:
+                run_training(run, report=report, warn=_warn, checkpoint_every=checkpoint_every)
+            except Stopped as stopped:
+                raise Stopped(f"{stopped}; go on with: mtnet train --resume {name}") from None
+        console.print(f"Trained. Next: mtnet evaluate {name}", highlight=False)
+
+    return train
 
 
 def evaluate(
@@ -179,10 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _cache_compilations()
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     try:
-        default = _config_file(arguments)
         commands: dict[str, Callable[..., Any]] = {
             "list": list_,
-            "train": _with_default(train, default),
+            "train": train_command(_config_file(arguments)),
             "evaluate": evaluate,
             "reproduce": reproduce,
         }
@@ -203,22 +204,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, `head` say, has had enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     return 0
-
-
-def _with_default(command: Callable[..., Any], default: Config) -> Callable[..., Any]:
-    """The train command, its settings starting from a config file's."""
-
-    def train(
-        settings: TrainConfig = default,
-        out: Path | None = None,
-        resume: Path | None = None,
-        config: Path | None = None,
-        checkpoint_every: int = CHECKPOINT_EVERY,
-    ) -> None:
-        command(settings, out, resume, config, checkpoint_every)
-
-    train.__doc__ = command.__doc__
-    return train
 
 
 def _config_file(arguments: Sequence[str]) -> Config:

@@ -2,15 +2,18 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from matplotlib.figure import Figure
 
 from mtnet.config import Config, family_of, learner_of
 from mtnet.core.cells import transform, transpose
 from mtnet.core.inner import Theta, rescaled
 from mtnet.core.losses import predict
+from mtnet.core.types import Batch
 from mtnet.experiments.figure4 import ORDERS, SETTINGS, fractions
 
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#da8bc3")
@@ -34,22 +37,25 @@ def learning_curves(curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
 
 def adapted_curves(config: Config, theta: Theta, alpha: float, tasks: int = 4) -> Figure:
     """Appendix C: support points, the true curve, the network before and after 1 and 10 steps."""
-    family, learner = family_of(config), learner_of(config, alpha)
+    family, learner = family_of(config, queries=400), learner_of(config, alpha)
     reach = 5.0 if config.family == "sine" else config.reach
     x = jnp.linspace(-reach, reach, 200)[:, None]
-    truth = family_of(config, queries=400)
+
+    @jax.jit
+    def learn(key: Array) -> tuple[Batch, Batch, Array]:
+        support, truth = family.sample(key)
+        models = learner.path(theta, support, key, 10)
+        return support, truth, eqx.filter_vmap(lambda net: predict(net, x))(models)
+
     figure = Figure(figsize=(3 * tasks, 2.8), layout="constrained")
     grid = figure.subplots(1, tasks, sharey=True, squeeze=False)[0]
     for i, axes in enumerate(grid):
-        key = jax.random.key(1_000 + i)
-        support, dense = truth.sample(key)
-        order = np.argsort(dense.x[:, 0])
-        models = learner.path(theta, support, key, 10)
-        axes.plot(dense.x[order, 0], dense.y[order, 0], color="black", lw=1, label="truth")
+        support, truth, curves = learn(jax.random.key(1_000 + i))
+        order = np.argsort(truth.x[:, 0])
+        axes.plot(truth.x[order, 0], truth.y[order, 0], color="black", lw=1, label="truth")
         for step, colour in ((0, COLOURS[4]), (1, COLOURS[1]), (10, COLOURS[2])):
-            model = jax.tree.map(lambda a, s=step: a[s] if hasattr(a, "shape") else a, models)
             label = "before" if step == 0 else f"{step} step{'s' * (step > 1)}"
-            axes.plot(x[:, 0], predict(model, x)[:, 0], color=colour, lw=1.2, label=label)
+            axes.plot(x[:, 0], curves[step, :, 0], color=colour, lw=1.2, label=label)
         axes.plot(support.x[:, 0], support.y[:, 0], "k^", ms=4, label="support")
         axes.set_title(f"{family.name}, task {i + 1}", fontsize=8)
     low, high = grid[0].get_ylim()
@@ -78,7 +84,7 @@ def spectra(entries: dict[str, tuple[Config, Theta, float]]) -> Figure:
             values = np.linalg.eigvalsh(metric(theta, config, alpha, cell))[::-1]
             rank = np.arange(1, len(values) + 1)
             axes.plot(rank, np.maximum(values, 1e-7), ".-", color=COLOURS[i % 7], label=name, ms=4)
-        axes.set(yscale="log", title=cell, xlabel="direction")
+        axes.set(yscale="log", title=cell, xlabel="direction", xlim=(0, max(len(values) + 1, 3)))
         axes.grid(alpha=0.3, lw=0.4)
     figure.axes[0].set_ylabel("eigenvalue of alpha E[T M T']")
     figure.axes[0].legend(fontsize=6)
