@@ -58,7 +58,7 @@ def gradient_learner(
         return Theta(W, T, zeta, rates, parts.rest)
 
     def weights(theta: Theta, support: Batch, key: Array, steps: int, training: bool):
-        _check(support)
+        _check(support, parts.join(parts.W, theta.rest))
         return descend(
             theta,
             objective_on(support, loss, predict),
@@ -107,7 +107,7 @@ def _truncated_normal(tree: Any, key: Array, sd: float) -> Any:
     return jax.tree.unflatten(treedef, drawn)
 
 
-def _check(support: Batch) -> None:
+def _check(support: Batch, net: Any) -> None:
     if support.x.shape[0] == 0:
         raise InputError("the support set is empty: give at least one example")
     if len(support.x) != len(support.y):
@@ -119,6 +119,13 @@ def _check(support: Batch) -> None:
         raise InputError(
             f"inputs are {support.x.dtype}, which has no gradient: use x.astype(float)"
         )
+    try:
+        jax.eval_shape(lambda x: predict(net, x), support.x)
+    except (TypeError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(
+            f"the network does not take inputs of shape {support.x.shape[1:]}: {reason}"
+        ) from None
 
 
 def _named(name: str) -> Callable[..., Learner]:
