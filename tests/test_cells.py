@@ -158,7 +158,6 @@ class Named(eqx.Module):
         ({"freeze": ["first", "second.weight", "second.bias"]}, {"last"}),
         ({"leave_out": ["norm"]}, {"first", "second", "last"}),
     ],
-    ids=str,
 )
 def test_patterns_choose_the_cells(options, adapted):
     if adapted is None:  # a weight that would be left behind silently
@@ -262,7 +261,7 @@ def test_tied_layers_of_an_mlp_learn_from_both_uses():
     assert_close(*(learner.adapt(theta, batch, KEYS[1]) for batch in (few, many)))
 
 
-@pytest.mark.parametrize("net", [eqx.nn.Identity(), eqx.nn.LayerNorm(3), jnp.tanh], ids=str)
+@pytest.mark.parametrize("net", [eqx.nn.Identity(), eqx.nn.LayerNorm(3), jnp.tanh])
 def test_a_network_without_cells_is_refused(net):
     with pytest.raises(InputError, match="no cells"):
         split(net)
