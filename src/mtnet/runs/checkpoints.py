@@ -91,4 +91,5 @@ def _read(path: Path, like: Any) -> Any:
     for name, leaf in wanted.items():
         if arrays[name].shape != leaf.shape or arrays[name].dtype != leaf.dtype:
             raise ValueError(f"{name} is {arrays[name].dtype}{list(arrays[name].shape)}")
-    return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in wanted])
+    leaves = [jax.numpy.asarray(arrays[name]) for name in wanted]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
