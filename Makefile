@@ -17,7 +17,7 @@ lint: .venv/ready
 	$(BIN)/mypy
 
 bench: .venv-bench/ready
-	$(BENCH)/python bench/sine.py
+	taskset -c 0 $(BENCH)/python bench/sine.py
 
 clean:
 	rm -rf .venv .venv-bench
