@@ -62,6 +62,7 @@ def test_help(capsys, command):
         ("train --config unknown.toml", "unknown.toml: there is no setting called 'aplha'"),
         ("train --config kind.toml", "kind.toml: iterations cannot be 'many'"),
         ("train --config broken.toml", "broken.toml is not valid"),
+        ("train --resume . --alpha 0.5", "--resume goes on with the run's own settings"),
         ("evaluate .", ". is not a run directory"),
         ("reproduce tabel1", "did you mean table1?"),
         ("reproduce table1 --seeds 0", "seeds must be at least 1"),

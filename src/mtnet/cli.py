@@ -22,6 +22,7 @@ from mtnet.report.progress import Bars
 from mtnet.runs import run as rundir
 from mtnet.runs.checkpoints import write_atomically
 from mtnet.runs.measure import measure, table
+from mtnet.runs.pool import done
 from mtnet.runs.train import CHECKPOINT_EVERY, Diverged, Stopped, train as run_training, trained
 from mtnet.tasks import FAMILIES
 
@@ -66,11 +67,15 @@ def train_command(default: Config) -> Callable[..., None]:
         """
         _check_positive(checkpoint_every=checkpoint_every)
         if resume is not None:
+            if settings != default or out is not None or config is not None:
+                raise InputError("--resume goes on with the run's own settings: leave out others")
             run = rundir.open_run(resume)
         else:
             run = rundir.create(out or _free(Path("runs"), settings), settings)
         name = str(run.folder)
         console.print(f"{run.config.method} on {run.config.family} -> {name}", highlight=False)
+        if done(run) >= run.config.iterations:
+            console.print(f"All {run.config.iterations} iterations are done already.")
         with Bars({name: run.config.iterations}, console) as bars:
             report = lambda progress: bars.show(name, progress)  # noqa: E731
             try:
@@ -96,7 +101,9 @@ def evaluate(
         tasks: How many tasks, for each seed.
         steps: Inner steps, from 0 to this.
     """
-    _check_positive(tasks=tasks, steps=steps)
+    _check_positive(tasks=tasks)
+    if steps < 0:
+        raise InputError(f"steps must be 0 or more; it is {steps}")
     opened = rundir.open_run(run)
     iteration, state = trained(opened, _warn)
     config = opened.config
@@ -106,15 +113,16 @@ def evaluate(
             config, state, list(range(len(seeds))), tasks=tasks, steps=steps, shots=count
         )
         shown = Table(title=f"{config.method} on {config.family}, {count} shots")
-        for column in ("steps", "mean", "95 % interval", "median", "diverged"):
+        for column in ("steps", "mean", "± 95 %", "median", "diverged"):
             shown.add_column(column, justify="right")
         for row in table(losses, seeds, steps)["by_step"]:
             cells = ["not finite" if row[k] is None else f"{row[k]:.4f}" for k in _NUMBERS]
             shown.add_row(str(row["steps"]), *cells, str(row["diverged"]))
         console.print(shown)
+    over = "tasks (there is one network)" if len(seeds) == 1 else "networks and tasks"
     console.print(
-        f"{tasks} fresh tasks for each of {len(seeds)} networks at iteration {iteration}; masks: "
-        f"{config.inner.at_test}; trained for {config.inner.steps} steps on {config.shots} shots.",
+        f"{tasks} fresh tasks a network, iteration {iteration}; interval over {over}; masks: "
+        f"{config.inner.at_test}; trained with steps={config.inner.steps}, shots={config.shots}.",
         highlight=False,
     )
 

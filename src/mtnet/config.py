@@ -134,8 +134,9 @@ def from_dict(values: dict[str, Any], source: str) -> Config:
             raise InputError(f"{source}: {error}") from None
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
     for key, value in values.items():
-        if not _fits(value, to_dict(Config())[key]):
-            raise InputError(f"{source}: {key} cannot be {value!r}; its default shows the kind")
+        default = to_dict(Config())[key]
+        if not _fits(value, default):
+            raise InputError(f"{source}: {key} cannot be {value!r}; write it like {default!r}")
     inner = Inner(**{k: v for k, v in values.items() if k in inside})
     return Config(**{k: v for k, v in values.items() if k in outer}, inner=inner)
 

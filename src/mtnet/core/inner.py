@@ -33,7 +33,7 @@ CHOICES = {"relaxation": get_args(Relaxation), "draw": get_args(Draw), "at_test"
 
 @dataclass(frozen=True)
 class Inner:
-    """How a task is learned; the defaults are the paper's (section 6.1, appendix A)."""
+    """How a task is learned, by default as in the paper (section 6.1; see docs/protocol.md)."""
 
     alpha: float = 0.01
     """Step size of the task-specific learner (for meta-sgd: where its step sizes start)."""

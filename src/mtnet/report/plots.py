@@ -108,6 +108,6 @@ def fractions_by_order(results: dict[str, Any]) -> Figure:
                 axes.plot(np.full(len(group), n), group, "k.", ms=2, alpha=0.5)
             sign = "sigmoid(-zeta)" if what == "as published" else "sigmoid(zeta)"
             axes.set_title(f"{setting}\n{what}: {sign}", fontsize=7)
-            axes.set(xticks=ORDERS, xlabel="order", ylim=(0, 1))
+            axes.set(xticks=ORDERS, xlabel="order", ylim=(0, 1.05))
         line[0].set_ylabel("fraction")
     return figure
