@@ -88,9 +88,7 @@ def _verdict(setting: str, what: str, orders: list[dict[str, Any]]) -> str:
     elif max(tests[0, 1], tests[1, 2]) < 0.05:
         verdict = "supports the paper's claim"
     else:
-        verdict = (
-            "supports the paper's claim in part: not all orders can be told apart"
-        )
+        verdict = "supports the paper's claim in part: not all orders can be told apart"
     reading = (
         "P(update) = sigmoid(zeta) as in eq. (bern), over all logits"
         if what == "all logits"

@@ -18,9 +18,11 @@ def section(results: dict[str, Any]) -> str:
     """One experiment: the command, the table by groups of columns, the notes, the seeds."""
     parts = [f"## {results['experiment']}\n", f"    {results['command']}\n"]
     header, rows = grid(results)
+    halves = [column.partition(", ")[::2] for column in header[1:]]
+    side = min((0, 1), key=lambda s: len({half[s] for half in halves}))  # few tables, wide ones
     groups: dict[str, list[int]] = {}
-    for i, column in enumerate(header[1:], 1):
-        groups.setdefault(column.partition(", ")[2], []).append(i)
+    for i, half in enumerate(halves, 1):
+        groups.setdefault(half[side], []).append(i)
     for group in groups.values():
         picked = [0, *group]
         parts.append(table([header[i] for i in picked], [[r[i] for i in picked] for r in rows]))
