@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from mtnet.core.inner import Inner
 from mtnet.core.types import Family, InputError, Learner
-from mtnet.methods import METHODS
+from mtnet.methods import METHODS, make
 from mtnet.methods.gradient import truncated_normal
 from mtnet.nets.mlp import mlp
 from mtnet.tasks import FAMILIES
@@ -93,9 +93,9 @@ def nearest(what: str, name: str, known: Iterable[str]) -> None:
 
 def family_of(config: Config, **other: Any) -> Family:
     """The config's family, with some of its settings exchanged (`shots=5`)."""
-    make = FAMILIES[config.family].make
+    entry = FAMILIES[config.family]
     values = dataclasses.asdict(config) | other
-    return make(**{name: values[name] for name in inspect.signature(make).parameters})
+    return entry.make(**{n: values[n] for n in inspect.signature(entry.make).parameters})
 
 
 def learner_of(config: Config, alpha: float | Array | None = None) -> Learner:
@@ -104,7 +104,8 @@ def learner_of(config: Config, alpha: float | Array | None = None) -> Learner:
     example = jax.eval_shape(family.sample, jax.random.key(0)).support
     net = mlp(example.x.shape[-1], example.y.shape[-1], config.width, config.depth)
     initialise = truncated_normal(config.W_sd)
-    return METHODS[config.method].make(
+    return make(
+        config.method,
         net,
         loss=family.loss,
         initialise=initialise,

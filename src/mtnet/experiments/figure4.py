@@ -10,13 +10,13 @@ Published: bars without numbers, rising with the order. The data are the publish
 from dataclasses import replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
 from mtnet.config import Config
 from mtnet.core.inner import Theta
+from mtnet.core.masks import fraction_updated
 from mtnet.experiments.types import Experiment, Row
 
 ORDERS = (0, 1, 2)
@@ -49,11 +49,12 @@ def extra(theta: Theta, member: int) -> dict[str, Any]:
     The published code averages the cells' means, so that the output's single logit weighs a
     third, and takes sigmoid(-zeta).
     """
-    p = {cell: jax.nn.sigmoid(zeta[member]) for cell, zeta in theta.zeta.items()}
+    zeta = {cell: logits[member] for cell, logits in theta.zeta.items()}
+    cells = {cell: float(fraction_updated(logits)) for cell, logits in zeta.items()}
     return {
-        "all logits": float(jnp.mean(jnp.concatenate(list(p.values())))),
-        "as published": 1 - float(jnp.mean(jnp.stack([jnp.mean(v) for v in p.values()]))),
-        **{cell: float(jnp.mean(v)) for cell, v in p.items()},
+        "all logits": float(fraction_updated(jnp.concatenate(list(zeta.values())))),
+        "as published": 1 - float(np.mean(list(cells.values()))),
+        **cells,
     }
 
 
