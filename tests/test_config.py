@@ -11,7 +11,6 @@ from hypothesis import given, strategies as st
 from mtnet import Inner, InputError
 from mtnet.config import Config, family_of, from_dict, learner_of, optimiser_of, read, to_dict
 from mtnet.methods import METHODS
-from mtnet.tasks import FAMILIES
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 counts = st.integers(1, 1000)
@@ -27,11 +26,25 @@ inners = st.builds(
     at_test=st.sampled_from(["sample", "expected", "threshold"]),
     zeta_sd=st.floats(0, 10),
     invariant=st.none() | positive,
+    statistics=st.sampled_from(["transductive", "inductive"]),
+    remat=st.booleans(),
 )
-configs = st.builds(
+common = {
+    "method": st.sampled_from(sorted(METHODS)),
+    "iterations": counts,
+    "meta_batch": counts,
+    "at_once": st.none() | st.just(1),
+    "log_every": counts,
+    "beta": positive,
+    "schedule": st.sampled_from(["constant", "cosine"]),
+    "clip": st.none() | positive,
+    "seeds": st.lists(st.integers(0, 2**31), min_size=1, max_size=3).map(tuple),
+    "sweep": st.lists(positive, max_size=3).map(tuple),
+    "inner": inners,
+}
+curves = st.builds(
     Config,
-    method=st.sampled_from(sorted(METHODS)),
-    family=st.sampled_from(sorted(FAMILIES)),
+    family=st.sampled_from(["sine", "polynomial"]),
     shots=counts,
     queries=counts,
     order=st.integers(0, 4),
@@ -40,13 +53,22 @@ configs = st.builds(
     width=counts,
     depth=counts,
     W_sd=positive,
-    iterations=counts,
-    meta_batch=counts,
-    beta=positive,
-    seeds=st.lists(st.integers(0, 2**31), min_size=1, max_size=3).map(tuple),
-    sweep=st.lists(positive, max_size=3).map(tuple),
-    inner=inners,
+    **common,
 )
+pictures = st.builds(
+    Config,
+    family=st.sampled_from(["omniglot", "mini-imagenet"]),
+    shots=st.integers(1, 10),
+    queries=st.integers(1, 10),
+    ways=st.integers(2, 60),
+    rotations=st.booleans(),
+    filters=counts,
+    pool=st.booleans(),
+    head_sd=st.none() | positive,
+    validate_every=st.none() | counts,
+    **common,
+)
+configs = curves | pictures
 SETTINGS = sorted(to_dict(Config()))
 
 

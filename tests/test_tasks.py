@@ -14,7 +14,9 @@ from mtnet import InputError
 from mtnet.tasks import FAMILIES
 
 sizes = st.integers(1, 30)
-every_family = pytest.mark.parametrize("name", FAMILIES)
+every_family = pytest.mark.parametrize(
+    "name", [name for name, entry in FAMILIES.items() if entry.shape is None]
+)
 
 
 def draw(family, tasks=1, seed=0):

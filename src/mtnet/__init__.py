@@ -3,7 +3,12 @@
 from mtnet.core.cells import fold as fold, split as split
 from mtnet.core.evaluate import evaluate as evaluate, summarise as summarise
 from mtnet.core.inner import Inner as Inner, Theta as Theta
-from mtnet.core.losses import mse as mse, predict as predict
+from mtnet.core.losses import (
+    accuracy as accuracy,
+    cross_entropy as cross_entropy,
+    mse as mse,
+    predict as predict,
+)
 from mtnet.core.outer import meta_train as meta_train
 from mtnet.core.types import (
     Batch as Batch,
@@ -23,7 +28,11 @@ from mtnet.methods.gradient import (
     t_net as t_net,
     truncated_normal as truncated_normal,
 )
+from mtnet.nets.conv import Conv2d as Conv2d, fast as fast, plain as plain
+from mtnet.nets.conv4 import conv4 as conv4
 from mtnet.nets.mlp import mlp as mlp
+from mtnet.nets.norm import BatchNorm as BatchNorm, settle as settle
+from mtnet.tasks.episodes import episodes as episodes
 from mtnet.tasks.polynomial import polynomial as polynomial
 from mtnet.tasks.sine import sine as sine
 

@@ -8,19 +8,27 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import jax
+import jax.numpy as jnp
 import optax
 import tyro
 from jaxtyping import Array
 
 from mtnet.core.inner import Inner
 from mtnet.core.types import Family, InputError, Learner
+from mtnet.data import open_images
 from mtnet.methods import METHODS, make
-from mtnet.methods.gradient import truncated_normal
+from mtnet.methods.gradient import Initialise, truncated_normal
+from mtnet.nets.conv4 import conv4, published
 from mtnet.nets.mlp import mlp
 from mtnet.tasks import FAMILIES
+
+COUNTS = (
+    *("iterations", "meta_batch", "width", "depth"),
+    *("filters", "at_once", "log_every", "validate_every"),
+)
 
 
 @dataclass(frozen=True)
@@ -41,8 +49,18 @@ class Config:
     """x lies in [-reach, reach] (family polynomial only)."""
     halved: bool = False
     """Coefficients c_i / 2^i, as in the published code (family polynomial only)."""
+    ways: int = 5
+    """Classes of a task (pictures only, as are the next four)."""
+    rotations: bool = False
+    """Turned by 90, 180 and 270 degrees, a class makes three new ones."""
+    filters: int = 64
+    """Channels of each convolution."""
+    pool: bool = False
+    """2x2 max-pooling and all places, instead of stride 2 and the mean over places."""
+    head_sd: float | None = None
+    """Spread of the head's initial weights (normal); left out: Xavier-uniform."""
     width: int = 40
-    """Activations of a hidden cell."""
+    """Activations of a hidden cell (curves only, as are the next two)."""
     depth: int = 2
     """Hidden cells."""
     W_sd: float = 0.01
@@ -53,6 +71,16 @@ class Config:
     """Tasks in each of them (the published sine script has 4)."""
     beta: float = 1e-3
     """Step size of the meta-learner (Adam)."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """Whether beta stays, as published, or goes to zero along a cosine."""
+    clip: float | None = None
+    """Clip each entry of the meta-gradient at this size."""
+    at_once: int | None = None
+    """Tasks in one vectorised program; left out: all of the meta-batch."""
+    log_every: int = 500
+    """Iterations between two lines of metrics, and the least between two checkpoints."""
+    validate_every: int | None = None
+    """Iterations between two looks at validation tasks, to keep the best (pictures only)."""
     seeds: tuple[int, ...] = (0,)
     """One network is trained for each seed, all at once."""
     sweep: tuple[float, ...] = ()
@@ -62,12 +90,18 @@ class Config:
     def __post_init__(self) -> None:
         nearest("method", self.method, METHODS)
         nearest("family", self.family, FAMILIES)
-        for name in ("iterations", "meta_batch", "width", "depth"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; it is {getattr(self, name)}")
-        for name in ("beta", "W_sd"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be a positive number; it is {getattr(self, name)}")
+        for name in COUNTS:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1; it is {value}")
+        for name in ("beta", "W_sd", "clip", "head_sd"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise InputError(f"{name} must be a positive number; it is {value}")
+        if self.schedule not in ("constant", "cosine"):
+            raise InputError(f"schedule must be constant or cosine; it is {self.schedule!r}")
+        if self.at_once and self.at_once < self.meta_batch and self.meta_batch % self.at_once:
+            raise InputError(f"at_once ({self.at_once}) must divide meta_batch {self.meta_batch}")
         if not self.seeds:
             raise InputError("seeds must name at least one seed, e.g. --seeds 0")
         if any(type(seed) is not int or seed < 0 for seed in self.seeds):
@@ -91,23 +125,48 @@ def nearest(what: str, name: str, known: Iterable[str]) -> None:
         raise InputError(f"there is no {what} called {name!r}; {hint}")
 
 
-def family_of(config: Config, **other: Any) -> Family:
+def preset(family: str) -> Config:
+    """The published settings of a family."""
+    nearest("family", family, FAMILIES)
+    return from_dict({"family": family}, family)
+
+
+def pixels_of(config: Config, split: str = "train") -> Array | None:
+    """The pictures of a split, where the family has any; for `family_of`."""
+    if FAMILIES[config.family].shape is None:
+        return None
+    return jnp.asarray(open_images(config.family, split).pixels)
+
+
+def family_of(config: Config, pixels: Any = None, **other: Any) -> Family:
     """The config's family, with some of its settings exchanged (`shots=5`)."""
     entry = FAMILIES[config.family]
-    values = dataclasses.asdict(config) | other
+    if pixels is None and entry.shape is not None:
+        pixels = jax.ShapeDtypeStruct(entry.shape, jnp.uint8)  # enough to check the settings
+    values = dataclasses.asdict(config) | {"pixels": pixels} | other
     return entry.make(**{n: values[n] for n in inspect.signature(entry.make).parameters})
+
+
+def net_of(config: Config) -> tuple[Any, Initialise]:
+    """The config's network, and how its weights begin."""
+    shape = FAMILIES[config.family].shape
+    if shape is not None:
+        _, _, height, width, channels = shape
+        picture = (channels, height, width)
+        net = conv4(picture, config.ways, filters=config.filters, pool=config.pool)
+        return net, published(config.head_sd)
+    example = jax.eval_shape(family_of(config).sample, jax.random.key(0)).support
+    sizes = example.x.shape[-1], example.y.shape[-1], config.width, config.depth
+    return mlp(*sizes), truncated_normal(config.W_sd)
 
 
 def learner_of(config: Config, alpha: float | Array | None = None) -> Learner:
     """The config's learner; `alpha` may be traced, for training many step sizes at once."""
-    family = family_of(config)
-    example = jax.eval_shape(family.sample, jax.random.key(0)).support
-    net = mlp(example.x.shape[-1], example.y.shape[-1], config.width, config.depth)
-    initialise = truncated_normal(config.W_sd)
+    net, initialise = net_of(config)
     return make(
         config.method,
         net,
-        loss=family.loss,
+        loss=family_of(config).loss,
         initialise=initialise,
         step_size=alpha,
         **dataclasses.asdict(config.inner),
@@ -115,7 +174,9 @@ def learner_of(config: Config, alpha: float | Array | None = None) -> Learner:
 
 
 def optimiser_of(config: Config) -> optax.GradientTransformation:
-    return optax.adam(config.beta)
+    cosine = optax.cosine_decay_schedule(config.beta, config.iterations)
+    adam = optax.adam(cosine if config.schedule == "cosine" else config.beta)
+    return adam if config.clip is None else optax.chain(optax.clip(config.clip), adam)
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -125,7 +186,12 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def from_dict(values: dict[str, Any], source: str) -> Config:
-    """A config from plain data; an unknown key is an error that names it."""
+    """A config from plain data; an unknown key is an error that names it.
+
+    What is left out is as published for the family.
+    """
+    if values.get("family") in FAMILIES:
+        values = FAMILIES[values["family"]].preset | values
     outer = {f.name for f in dataclasses.fields(Config)} - {"inner"}
     inside = {f.name for f in dataclasses.fields(Inner)}
     for key in values:

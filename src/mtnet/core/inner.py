@@ -28,7 +28,13 @@ class Theta(NamedTuple):
 
 
 Draw = Literal["task", "step"]
-CHOICES = {"relaxation": get_args(Relaxation), "draw": get_args(Draw), "at_test": get_args(AtTest)}
+Statistics = Literal["transductive", "inductive"]
+CHOICES = {
+    "relaxation": get_args(Relaxation),
+    "draw": get_args(Draw),
+    "at_test": get_args(AtTest),
+    "statistics": get_args(Statistics),
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,10 @@ class Inner:
     """Masks on new tasks: sample as in training, expected (their probability), threshold."""
     zeta_sd: float = 0.0
     """Spread of the mask logits at the start (the published code has 0.1 for "-full")."""
+    statistics: Statistics = "transductive"
+    """Norms see the queries of a task together, as published, or keep to its support set."""
+    remat: bool = False
+    """Compute each step twice and remember less: memory for time where steps are many."""
     invariant: float | None = None
     """Keep alpha c^2 at this value by T = c S, W = V / c: training no longer depends on alpha."""
 
@@ -118,7 +128,7 @@ def descend(
 
     fixed = draw(key) if inner.draw == "task" else None
 
-    def step(A: Cells[Weights], key: Key[Array, ""]) -> Cells[Weights]:
+    def one(A: Cells[Weights], key: Key[Array, ""]) -> Cells[Weights]:
         M = draw(key) if fixed is None else fixed
 
         def loss(moving: Cells[Weights], E: Cells[Weights]) -> Scalar:
@@ -131,6 +141,8 @@ def descend(
         moves = {c: rules.step(g, rates[c], T.get(c), M.get(c)) for c, g in G.items()}
         moves |= {c: tuple(alpha * e for e in E[c]) for c in light}
         return {c: tuple(a - m for a, m in zip(A[c], moves[c], strict=False)) for c in A}
+
+    step = jax.checkpoint(one) if inner.remat else one
 
     def scanned(A: Cells[Weights], key: Key[Array, ""]):
         A = step(A, key)

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Scalar
+from jaxtyping import Array, Float, Int, Scalar
 
 from mtnet.core.types import InputError, Predictor
 
@@ -20,3 +20,15 @@ def mse(prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Scalar:
             "make both (examples, outputs)"
         )
     return jnp.mean(jnp.square(prediction - target))
+
+
+def cross_entropy(logits: Float[Array, "n ways"], labels: Int[Array, " n"]) -> Scalar:
+    """Mean cross-entropy. The published code sums over classes: its step sizes are `ways` times
+    smaller for the same step."""
+    log_p = jax.nn.log_softmax(logits)
+    return -jnp.mean(jnp.take_along_axis(log_p, labels[:, None], axis=1))
+
+
+def accuracy(logits: Float[Array, "n ways"], labels: Int[Array, " n"]) -> Scalar:
+    """Of a hundred examples, how many have their largest logit in the right place."""
+    return 100 * jnp.mean((jnp.argmax(logits, axis=1) == labels).astype(logits.dtype))

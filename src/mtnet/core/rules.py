@@ -33,16 +33,24 @@ def rows(M: Array, like: Array) -> Array:
     return M.reshape(M.shape + (1,) * (like.ndim - M.ndim))
 
 
+def metric(T: Array, M: Array | None) -> Array:
+    """T M T', the metric of section 4.2; M has an entry a row, None stands for ones."""
+    TM = T if M is None else T * M.reshape(*T.shape[:-2], 1, T.shape[-1])
+    return TM @ jnp.swapaxes(T, -1, -2)
+
+
 def step(
     g: Weights, alpha: float | Array | Weights, T: Array | None, M: Array | Weights | None
 ) -> Weights:
     """What eq. (mt_update) subtracts from A = T W: alpha T (M * (T' dL/dA)), section 4.2."""
-
-    def one(i: int, g: Array) -> Array:
-        u = transform(transpose(T), g)
+    if T is not None and not isinstance(M, tuple) and g[0].size > g[0].shape[0] ** 2:
+        P = metric(T, M)  # more inputs than rows: one product with T M T' is less than two
+        moved = [transform(P, gi) for gi in g]
+    else:
+        moved = [transform(transpose(T), jnp.asarray(gi)) for gi in g]
         if M is not None:
-            u = (M[i] if isinstance(M, tuple) else rows(M, u)) * u
-        u = transform(T, u)
-        return (alpha[i] if isinstance(alpha, tuple) else alpha) * u
-
-    return tuple(one(i, jnp.asarray(gi)) for i, gi in enumerate(g))
+            masks = M if isinstance(M, tuple) else [rows(M, u) for u in moved]
+            moved = [m * u for m, u in zip(masks, moved, strict=True)]
+        moved = [transform(T, u) for u in moved]
+    rates = alpha if isinstance(alpha, tuple) else (alpha,) * len(g)
+    return tuple(a * u for a, u in zip(rates, moved, strict=True))

@@ -19,6 +19,8 @@ class Row(NamedTuple):
     test: dict[str, Any]
     """Settings of the family that differ from training (`shots=5`)."""
     published: str | None = None
+    steps: int | None = None
+    """Inner steps at test time; where None, as many as in training."""
 
 
 class Experiment(NamedTuple):
@@ -31,5 +33,9 @@ class Experiment(NamedTuple):
     """How many when nothing else is said: in full, and with --quick."""
     extra: Callable[[Theta, int], dict[str, Any]] = lambda theta, member: {}
     """What else a trained member has to tell, besides its loss."""
+    protocol: dict[str, Any] = {}  # noqa: RUF012
+    """What a reader must know besides: how test tasks are drawn, what networks see of them."""
+    tasks: tuple[int, int] = (10_000, 1_000)
+    """Test tasks for each seed when nothing else is said: in full, and with --quick."""
     notes: Callable[[dict[str, Any]], list[str]] = lambda results: []
     """Sentences read off the finished results."""

@@ -14,6 +14,7 @@ from mtnet.core.inner import Inner, Theta, descend, objective_on
 from mtnet.core.losses import mse, predict
 from mtnet.core.rules import RULES, Rule
 from mtnet.core.types import Batch, Episode, InputError, Learner, Loss
+from mtnet.nets.norm import settle
 
 Initialise = Callable[[Cells[Weights], Key[Array, ""]], Cells[Weights]]
 
@@ -72,13 +73,17 @@ def gradient_learner(
             training=training,
         )
 
+    def finished(theta: Theta, A: Cells[Weights], support: Batch) -> Any:
+        net = parts.join(A, theta.rest)
+        return settle(net, support.x) if inner.statistics == "inductive" else net
+
     def path(theta: Theta, support: Batch, key: Key[Array, ""], steps: int) -> Any:
         _, A = weights(theta, support, key, steps, False)
-        return eqx.filter_vmap(lambda A: parts.join(A, theta.rest))(A)
+        return eqx.filter_vmap(lambda A: finished(theta, A, support))(A)
 
     def last(theta: Theta, support: Batch, key: Array, training: bool) -> Any:
         A, _ = weights(theta, support, key, inner.steps, training)
-        return parts.join(A, theta.rest)
+        return finished(theta, A, support)
 
     def adapt(theta: Theta, support: Batch, key: Key[Array, ""]) -> Any:
         return last(theta, support, key, False)

@@ -6,12 +6,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from mtnet.config import Config
 from mtnet.core.inner import Theta
 from mtnet.experiments.types import Experiment
-from mtnet.report import html, plots
+from mtnet.report import html, images, plots
 from mtnet.runs.measure import members_of
 from mtnet.runs.run import Run, read_metrics
-from mtnet.runs.train import trained
+from mtnet.runs.train import chosen
+from mtnet.tasks import FAMILIES
 
 
 def value(row: dict[str, Any], key: str = "mean") -> str:
@@ -76,12 +78,12 @@ def report(experiment: Experiment, results: dict[str, Any], runs: dict[str, Run]
             html.heading("Fraction of weights updated"),
             html.picture(plots.fractions_by_order(results), "A dot a seed, bars: 95 % interval"),
         ]
-    parts += _pictures(runs)
+    parts += _pictures(results, runs)
     parts += [html.heading("Protocol"), html.pre(json.dumps(results["protocol"], indent=1))]
     return html.page(f"mtnet {results['mtnet_version']}: {experiment.name}", parts)
 
 
-def _pictures(runs: dict[str, Run]) -> list[str]:
+def _pictures(results: dict[str, Any], runs: dict[str, Run]) -> list[str]:
     curves, networks = {}, {}
     for name, run in runs.items():
         metrics = read_metrics(run)
@@ -92,14 +94,20 @@ def _pictures(runs: dict[str, Run]) -> list[str]:
             label = f"{name}, alpha {alpha:g}" if run.config.sweep else name
             curves[label] = (iterations, losses[:, members])
             networks[label] = (run.config, _member(run, members[0]), alpha)
+    with_T = {name: network for name, network in networks.items() if network[1].T}
+    spectra = []
+    if with_T:
+        caption = "Spectrum of alpha E[T M T'] in each cell, first seed"
+        spectra = [
+            html.heading("The learned metric"),
+            html.picture(plots.spectra(with_T), caption),
+        ]
+    if FAMILIES[next(iter(runs.values())).config.family].shape is not None:
+        return _of_images(results, runs, networks, spectra)
     parts = [
         html.heading("Learning curves"),
         html.picture(plots.learning_curves(curves), "Query loss while meta-training"),
-        html.heading("The learned metric"),
-        html.picture(
-            plots.spectra({k: v for k, v in networks.items() if v[1].T}),
-            "Spectrum of alpha E[T M T'] in each cell, first seed",
-        ),
+        *spectra,
         html.heading("Adapted curves"),
     ]
     for label, (config, theta, alpha) in networks.items():
@@ -107,5 +115,31 @@ def _pictures(runs: dict[str, Run]) -> list[str]:
     return parts
 
 
+def _of_images(
+    results: dict[str, Any],
+    runs: dict[str, Run],
+    networks: dict[str, tuple[Config, Theta, float]],
+    spectra: list[str],
+) -> list[str]:
+    masked = {name: theta for name, (_, theta, _) in networks.items() if theta.zeta}
+    parts = [
+        html.heading("Accuracy by step"),
+        html.picture(images.accuracy_by_step(results), "Test classes, 95 % intervals"),
+        html.heading("Learning curves"),
+        html.picture(
+            images.validation_curves({name: read_metrics(run) for name, run in runs.items()}),
+            "While meta-training, against iterations and against time",
+        ),
+        *spectra,
+    ]
+    if masked:
+        parts.append(html.picture(images.mask_probabilities(masked), "Which rows a task may move"))
+    parts.append(html.heading("Episodes of test classes"))
+    for name, network in networks.items():
+        caption = f"{name}: support pictures, and queries with the class they were given"
+        parts.append(html.picture(images.predictions(*network), caption))
+    return parts
+
+
 def _member(run: Run, member: int) -> Theta:
-    return jax.tree.map(lambda a: a[member], trained(run)[1].theta)
+    return jax.tree.map(lambda a: a[member], chosen(run)[1])

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from matplotlib.figure import Figure
+from scipy.linalg import block_diag
 
 from mtnet.config import Config, family_of, learner_of
-from mtnet.core.cells import transform, transpose
+from mtnet.core import rules
 from mtnet.core.inner import Theta, rescaled
 from mtnet.core.losses import predict
 from mtnet.core.types import Batch
@@ -67,18 +68,19 @@ def adapted_curves(config: Config, theta: Theta, alpha: float, tasks: int = 4) -
 def metric(theta: Theta, config: Config, alpha: float, cell: str) -> np.ndarray:
     """alpha E[T M T'] of a cell: its expected preconditioner, T diag(sigmoid(zeta)) T'."""
     T = rescaled(theta, config.inner, alpha)[0].get(cell)
-    rows = theta.W[cell][0].shape[0]
-    P = transform(transpose(T), jnp.eye(rows))
     zeta = theta.zeta.get(cell)
-    if zeta is not None and not isinstance(zeta, tuple):
-        P = jax.nn.sigmoid(zeta)[:, None] * P
-    return alpha * np.asarray(transform(T, P))
+    M = None if zeta is None or isinstance(zeta, tuple) else jax.nn.sigmoid(zeta)
+    rows = theta.W[cell][0].shape[0]
+    if T is None:
+        return alpha * np.diag(np.ones(rows) if M is None else np.asarray(M))
+    blocks = np.asarray(rules.metric(T, M))
+    return alpha * (blocks if blocks.ndim == 2 else block_diag(*blocks))
 
 
 def spectra(entries: dict[str, tuple[Config, Theta, float]]) -> Figure:
     """Eigenvalues of alpha E[T M T'] in each cell: the step sizes along its own directions."""
     cells = list(next(iter(entries.values()))[1].W)
-    figure = Figure(figsize=(3.2 * len(cells), 3), layout="constrained")
+    figure = Figure(figsize=(max(3.2 * len(cells), 6), 3), layout="constrained")
     for axes, cell in zip(figure.subplots(1, len(cells), squeeze=False)[0], cells, strict=True):
         for i, (name, (config, theta, alpha)) in enumerate(entries.items()):
             values = np.linalg.eigvalsh(metric(theta, config, alpha, cell))[::-1]

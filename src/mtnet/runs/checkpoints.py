@@ -56,7 +56,7 @@ def all_of(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items(), reverse=True))
 
 
-def save_state(folder: Path, iteration: int, state: Any) -> None:
+def save_state(folder: Path, iteration: int, state: Any, keep: int = KEEP) -> None:
     """Write a checkpoint, then let go of all but the last few."""
     arrays = {name: np.asarray(leaf) for name, leaf in named(state).items()}
     data = save(arrays, {"sha256": digest(arrays)})
@@ -68,7 +68,7 @@ def save_state(folder: Path, iteration: int, state: Any) -> None:
             f"could not write checkpoint {iteration} in {folder} ({error.strerror}); earlier ones "
             "are whole: make room, then go on with --resume"
         ) from None
-    for path in list(all_of(folder).values())[KEEP:]:
+    for path in list(all_of(folder).values())[keep:]:
         path.unlink()
 
 

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.config import Config, family_of, learner_of
+from mtnet.config import Config, family_of, learner_of, pixels_of
 from mtnet.core.evaluate import evaluate, over_seeds, summarise
-from mtnet.core.outer import State
+from mtnet.core.types import Theta
 
 TEST_STREAM = 2**31 - 1
 """Folded into a seed's key: test tasks are drawn apart from those of training."""
@@ -21,22 +21,32 @@ def members_of(config: Config, alpha: float) -> list[int]:
 
 
 def measure(
-    config: Config, state: State, members: list[int], *, tasks: int, steps: int, **test: Any
+    config: Config, theta: Theta, members: list[int], *, tasks: int, steps: int, **test: Any
 ) -> np.ndarray:
-    """Query loss of (members, tasks, steps + 1); `test` exchanges settings of the family."""
-    family = family_of(config, **test)
+    """The metric of (members, tasks, steps + 1); `test` exchanges settings of the family.
+
+    Pictures are those of the test classes.
+    """
+    pixels = pixels_of(config, "test")
 
     @eqx.filter_jit
-    def one(theta: Any, alpha: Array, key: Array) -> Array:
-        learner = learner_of(config, alpha)
-        return evaluate(learner, family, theta, tasks=tasks, steps=steps, key=key)
+    def one(theta: Any, alpha: Array, key: Array, pixels: Any) -> Array:
+        return evaluate(
+            learner_of(config, alpha),
+            family_of(config, pixels, **test),
+            theta,
+            tasks=tasks,
+            steps=steps,
+            key=key,
+            at_once=config.at_once or 50,
+        )
 
     losses = []
     for member in members:
         seed, alpha = config.members[member]
         key = jax.random.fold_in(jax.random.key(seed), TEST_STREAM)
-        theta = jax.tree.map(lambda a, m=member: a[m], state.theta)
-        losses.append(np.asarray(one(theta, jax.numpy.asarray(alpha), key)))
+        own = jax.tree.map(lambda a, m=member: a[m], theta)
+        losses.append(np.asarray(one(own, jax.numpy.asarray(alpha), key, pixels)))
     return np.stack(losses)
 
 

@@ -51,14 +51,15 @@ def train_all(
     root: Path,
     configs: dict[str, Config],
     report: Callable[[str, int], None] = lambda name, iteration: None,
+    budget: float | None = None,
 ) -> dict[str, Run]:
-    """Train every config, or go on with what is there already."""
+    """Train every config, or go on with what is there already; `budget` is seconds for each."""
     runs: dict[str, Run] = {}
     for name, config in configs.items():
         folder = folder_for(root, name, config)
         runs[name] = open_run(folder) if folder.exists() else create(folder, config)
     waiting: set[Future[Any]] = {
-        pool.submit(_train_folder, run.folder, os.getpid()) for run in runs.values()
+        pool.submit(_train_folder, run.folder, os.getpid(), budget) for run in runs.values()
     }
     while waiting:
         finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
@@ -80,11 +81,11 @@ def _pin(cores: Any) -> None:
         os.sched_setaffinity(0, {core})
 
 
-def _train_folder(folder: Path, parent: int) -> None:
+def _train_folder(folder: Path, parent: int, budget: float | None) -> None:
     from mtnet.runs.train import train  # here, so that JAX starts after the worker is pinned
 
     def orphaned(_: Any) -> None:
         if os.getppid() != parent:  # the parent was killed: do not go on behind its back
             os._exit(1)
 
-    train(open_run(folder), tolerant=True, report=orphaned)
+    train(open_run(folder), tolerant=True, report=orphaned, budget=budget)

@@ -1,13 +1,13 @@
 """An experiment from its trainings to results/<experiment>.json."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 import mtnet
-from mtnet.config import Config, to_dict
+from mtnet.config import Config, nearest, to_dict
 from mtnet.core.evaluate import DIVERGED_ABOVE
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.types import Experiment, Row
@@ -15,7 +15,7 @@ from mtnet.runs.checkpoints import write_atomically
 from mtnet.runs.measure import measure, members_of, table
 from mtnet.runs.pool import train_all, workers
 from mtnet.runs.run import Run, open_run, read_metrics
-from mtnet.runs.train import trained
+from mtnet.runs.train import chosen
 
 STEPS = 10
 """Inner steps that are evaluated; tables quote the step they were trained for."""
@@ -27,6 +27,8 @@ def reproduce(
     command: str,
     quick: bool,
     seeds: int | None,
+    methods: Sequence[str] | None,
+    budget: float | None,
     tasks: int,
     jobs: int,
     runs: Path,
@@ -35,16 +37,16 @@ def reproduce(
 ) -> tuple[dict[str, Any], dict[str, Run], Path]:
     """Train what is not trained yet, measure it, write the results; returns them."""
     seeds = seeds or experiment.seeds[quick]
-    configs = experiment.trainings(quick, seeds)
+    configs = of_methods(experiment.trainings(quick, seeds), methods)
     name = experiment.name + ("-quick" if quick else "")
     with workers(jobs) as pool:
-        done = train_all(pool, runs / experiment.name, configs, report)
+        done = train_all(pool, runs / experiment.name, configs, report, budget)
         rows = measure_all(pool, experiment, done, tasks)
     found = {
         "experiment": experiment.name,
         "mtnet_version": mtnet.__version__,
         "command": command,
-        "protocol": protocol(configs, seeds, tasks, quick),
+        "protocol": protocol(experiment, configs, seeds, tasks, quick) | {"budget": budget},
         "rows": rows,
     }
     found["notes"] = experiment.notes(found)
@@ -54,7 +56,9 @@ def reproduce(
     return found, done, path
 
 
-def protocol(configs: dict[str, Config], seeds: int, tasks: int, quick: bool) -> dict[str, Any]:
+def protocol(
+    experiment: Experiment, configs: dict[str, Config], seeds: int, tasks: int, quick: bool
+) -> dict[str, Any]:
     """What a reader must know to trust, or to repeat, the numbers."""
     return {
         "quick": quick,
@@ -66,33 +70,63 @@ def protocol(configs: dict[str, Config], seeds: int, tasks: int, quick: bool) ->
         "diverged": f"tasks whose query loss is not finite or above {DIVERGED_ABOVE:g}",
         "masks at test time": next(iter(configs.values())).inner.at_test,
         "published": "mean and 95 % interval over the tasks of one run, as printed in the paper",
+        **experiment.protocol,
         "trainings": {name: to_dict(config) for name, config in configs.items()},
     }
+
+
+def of_methods(configs: dict[str, Config], methods: Sequence[str] | None) -> dict[str, Config]:
+    """The trainings of the methods asked for."""
+    for method in methods or ():
+        nearest("method of this experiment", method, [c.method for c in configs.values()])
+    return {n: c for n, c in configs.items() if not methods or c.method in methods}
 
 
 def measure_all(
     pool: Executor, experiment: Experiment, runs: dict[str, Run], tasks: int
 ) -> list[dict[str, Any]]:
+    """Every row; those that differ only in their number of steps are measured together."""
     rows = experiment.rows({name: run.config for name, run in runs.items()})
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(repr((row.training, row.alpha, row.test)), []).append(row)
     waiting = [
-        pool.submit(_measure_row, experiment.name, runs[row.training].folder, row, tasks)
-        for row in rows
+        pool.submit(_measure_rows, experiment.name, runs[group[0].training].folder, group, tasks)
+        for group in groups.values()
     ]
-    return [future.result() for future in waiting]
+    return [row for future in waiting for row in future.result()]
 
 
-def _measure_row(experiment: str, folder: Path, row: Row, tasks: int) -> dict[str, Any]:
+def _measure_rows(
+    experiment: str, folder: Path, rows: list[Row], tasks: int
+) -> list[dict[str, Any]]:
     run = open_run(folder)
-    _, state = trained(run)
-    members = members_of(run.config, row.alpha)
-    seeds = [run.config.members[m][0] for m in members]
-    losses = measure(run.config, state, members, tasks=tasks, steps=STEPS, **row.test)
-    numbers = table(losses, seeds, run.config.inner.steps)
+    config, first = run.config, rows[0]
+    at, theta = chosen(run)
+    members = members_of(config, first.alpha)
+    seeds = [config.members[m][0] for m in members]
+    losses = measure(config, theta, members, tasks=tasks, steps=STEPS, **first.test)
     metrics = read_metrics(run)
-    for seed, member in zip(numbers["per_seed"], members, strict=True):
-        seed |= EXPERIMENTS[experiment].extra(state.theta, member)
-        seed["training_not_finite_from"] = next(
-            (m["iteration"] for m in metrics if m["loss"][member] is None), None
-        )
-    about = {"method": row.method, "column": row.column, "published": row.published}
-    return about | numbers | {"alpha": row.alpha, "training": row.training} | row.test
+    found = []
+    for row in rows:
+        numbers = table(losses, seeds, config.inner.steps if row.steps is None else row.steps)
+        for seed, member in zip(numbers["per_seed"], members, strict=True):
+            seed |= EXPERIMENTS[experiment].extra(theta, member)
+            seed["training_not_finite_from"] = next(
+                (m["iteration"] for m in metrics if m["loss"][member] is None), None
+            )
+        about = {"method": row.method, "column": row.column, "published": row.published}
+        about |= numbers | {"alpha": row.alpha, "training": row.training}
+        found.append(about | history(config, metrics, at) | row.test)
+    return found
+
+
+def history(config: Config, metrics: list[dict[str, Any]], at: int) -> dict[str, Any]:
+    """How long a network was trained, and which of its states was measured."""
+    done = metrics[-1]["iteration"] if metrics else 0
+    return {
+        "iterations": done,
+        "iterations_planned": config.iterations,
+        "measured_at": at,
+        "minutes": round(metrics[-1].get("seconds", 0) / 60, 1) if metrics else 0,
+    }

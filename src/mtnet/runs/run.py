@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import mtnet
 from mtnet import config as configs
 from mtnet.config import Config
@@ -18,6 +20,10 @@ class Run(NamedTuple):
     @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
+
+    @property
+    def best(self) -> Path:
+        return self.folder / "best"
 
     @property
     def metrics(self) -> Path:
@@ -57,7 +63,12 @@ def read_metrics(run: Run) -> list[dict[str, Any]]:
     return lines
 
 
-def rewind_metrics(run: Run, iteration: int) -> None:
-    """Forget what was measured after the checkpoint that training goes on from."""
+def rewind_metrics(run: Run, iteration: int) -> tuple[float, float]:
+    """Forget what was measured after the checkpoint that training goes on from.
+
+    Returns the seconds of training until then, and the best validation.
+    """
     kept = [m for m in read_metrics(run) if m["iteration"] <= iteration]
     write_atomically(run.metrics, "".join(json.dumps(m) + "\n" for m in kept).encode())
+    best = max((float(np.mean(m["validation"])) for m in kept if "validation" in m), default=-1.0)
+    return (kept[-1]["seconds"] if kept else 0.0), best

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -11,14 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.config import Config, family_of, learner_of, optimiser_of
+from mtnet.config import Config, family_of, learner_of, optimiser_of, pixels_of
+from mtnet.core.losses import predict
 from mtnet.core.outer import State, advance, start
-from mtnet.core.types import InputError
+from mtnet.core.types import InputError, Theta
 from mtnet.runs.checkpoints import load_state, save_state
 from mtnet.runs.run import Run, rewind_metrics
 
-LOG_EVERY = 500
 CHECKPOINT_EVERY = 5_000
+VALIDATION_TASKS, VALIDATION_QUERIES = 200, 5
 
 
 class Diverged(RuntimeError):
@@ -39,37 +41,51 @@ class Trainer(NamedTuple):
     """The compiled parts of a training, for all members of a config together."""
 
     begin: Callable[[], State]
-    go_on: Callable[[State, int], tuple[State, Array]]
+    go_on: Callable[[State, Any, int], tuple[State, Array]]
+    """`(state, pixels, iterations) -> state, losses`; pixels is None where there are none."""
 
 
 def trainer(config: Config) -> Trainer:
     """Members (seeds, and step sizes of a sweep) are one more axis: a row is one program."""
-    family, optimiser = family_of(config), optimiser_of(config)
+    optimiser = optimiser_of(config)
     seeds, alphas = zip(*config.members, strict=True)
     keys = jax.vmap(jax.random.split)(jax.vmap(jax.random.key)(jnp.array(seeds)))
     step_sizes = jnp.array(alphas)
 
     @jax.jit
     def begin() -> State:
-        return jax.vmap(lambda key, a: start(learner_of(config, a), optimiser, key))(
+        return over_members(lambda key, a: start(learner_of(config, a), optimiser, key))(
             keys[:, 0], step_sizes
         )
 
-    def go_on(state: State, iterations: int) -> tuple[State, Array]:
+    def go_on(state: State, pixels: Any, iterations: int) -> tuple[State, Array]:
         def one(state: State, key: Array, alpha: Array) -> tuple[State, Array]:
             return advance(
                 learner_of(config, alpha),
-                family,
+                family_of(config, pixels),
                 optimiser,
                 state,
                 key,
                 iterations=iterations,
                 meta_batch=config.meta_batch,
+                at_once=config.at_once,
             )
 
-        return jax.vmap(one)(state, keys[:, 1], step_sizes)
+        return over_members(one)(state, keys[:, 1], step_sizes)
 
-    return Trainer(begin, jax.jit(go_on, static_argnums=1))
+    return Trainer(begin, jax.jit(go_on, static_argnums=2))
+
+
+def over_members(function: Callable[..., Any]) -> Callable[..., Any]:
+    """vmap, save that a single member goes without: products of one matrix are faster."""
+
+    def mapped(*stacked: Any) -> Any:
+        if len(jax.tree.leaves(stacked)[0]) > 1:
+            return jax.vmap(function)(*stacked)
+        result = function(*jax.tree.map(lambda a: a[0], stacked))
+        return jax.tree.map(lambda a: a[None], result)
+
+    return mapped
 
 
 def train(
@@ -78,30 +94,40 @@ def train(
     report: Callable[[Progress], None] = lambda _: None,
     warn: Callable[[str], None] = print,
     checkpoint_every: int = CHECKPOINT_EVERY,
+    budget: float | None = None,
     tolerant: bool = False,
 ) -> State:
     """Train to the end from the newest whole checkpoint, or from the beginning.
 
-    A member whose loss is no longer finite ends the training; with `tolerant` it stays at its
-    last finite state while the others go on, and the metrics keep showing it.
+    `budget` ends it earlier, after so many seconds of training in all. A member whose loss is no
+    longer finite ends the training; with `tolerant` it stays at its last finite state while the
+    others go on, and the metrics keep showing it.
     """
     config = run.config
-    work = trainer(config)
+    work, pixels, validate = trainer(config), pixels_of(config), validator(config)
     try:
         found = load_state(run.checkpoints, jax.eval_shape(work.begin), warn)
         done, state = found if found else (0, work.begin())
-        rewind_metrics(run, done)
+        seconds, best = rewind_metrics(run, done)
         with run.metrics.open("a") as log, _stop_signals() as stop:
-            while done < config.iterations:
-                now = min(LOG_EVERY, config.iterations - done)
-                new, measured = work.go_on(state, now)
+            while done < config.iterations and not (budget and seconds >= budget):
+                now = min(config.log_every - done % config.log_every, config.iterations - done)
+                began = time.monotonic()
+                new, measured = work.go_on(state, pixels, now)
                 losses = np.asarray(measured)
+                seconds += time.monotonic() - began
                 state = _keep_finite(state, new, losses, config, done, tolerant)
                 done += now
-                means = losses.mean(axis=1, dtype=np.float64)
-                write_metrics(log, done, means)
-                report(Progress(done, means))
-                if done % checkpoint_every < now or done == config.iterations or stop:
+                last = done == config.iterations or bool(stop) or bool(budget and seconds >= budget)
+                line = {"iteration": done, "loss": losses.mean(axis=1, dtype=np.float64)}
+                if config.validate_every and (done % config.validate_every < now or last):
+                    line["validation"] = validate(state)
+                    if line["validation"].mean() > best:
+                        best = line["validation"].mean()
+                        save_state(run.best, done, state.theta, keep=1)
+                write_metrics(log, line | {"seconds": seconds})
+                report(Progress(done, line["loss"]))
+                if done % checkpoint_every < now or last or "validation" in line:
                     log.flush()
                     save_state(run.checkpoints, done, state)
                 if stop and done < config.iterations:
@@ -109,6 +135,34 @@ def train(
     except OSError as error:
         raise InputError(f"cannot write to {run.folder}: {error.strerror}") from None
     return state
+
+
+def validator(config: Config) -> Callable[[State], np.ndarray]:
+    """Accuracy on fixed tasks of the validation classes, one number a member."""
+    if config.validate_every is None:
+        return lambda state: np.empty(0)
+    pixels = pixels_of(config, "validation")
+    alphas = [alpha for _, alpha in config.members]
+
+    @jax.jit
+    def one(theta: Any, alpha: Array, pixels: Array) -> Array:
+        queries = min(config.queries, VALIDATION_QUERIES)
+        learner, family = learner_of(config, alpha), family_of(config, pixels, queries=queries)
+
+        def score(key: Array) -> Array:
+            to_draw, to_learn = jax.random.split(key)
+            support, query = family.sample(to_draw)
+            return family.metric(predict(learner.adapt(theta, support, to_learn), query.x), query.y)
+
+        keys = jax.random.split(jax.random.key(0), VALIDATION_TASKS)
+        return jax.lax.map(score, keys, batch_size=config.at_once or 50).mean()
+
+    def measured(state: State) -> np.ndarray:
+        thetas = [jax.tree.map(lambda a, m=m: a[m], state.theta) for m in range(len(alphas))]
+        found = [one(t, jnp.asarray(a), pixels) for t, a in zip(thetas, alphas, strict=True)]
+        return np.array(found)
+
+    return measured
 
 
 def trained(run: Run, warn: Callable[[str], None] = print) -> tuple[int, State]:
@@ -119,10 +173,25 @@ def trained(run: Run, warn: Callable[[str], None] = print) -> tuple[int, State]:
     return found
 
 
-def write_metrics(log: Any, iteration: int, losses: np.ndarray) -> None:
-    """One JSON line; a loss that is not finite is null, and reads as such."""
-    values = [float(x) if np.isfinite(x) else None for x in losses]
-    log.write(json.dumps({"iteration": iteration, "loss": values}) + "\n")
+def chosen(run: Run, warn: Callable[[str], None] = print) -> tuple[int, Theta]:
+    """The meta-parameters that did best on validation tasks, or the last ones."""
+    like = jax.eval_shape(trainer(run.config).begin).theta
+    found = load_state(run.best, like, warn)
+    if found:
+        return found
+    iteration, state = trained(run, warn)
+    return iteration, state.theta
+
+
+def write_metrics(log: Any, line: dict[str, Any]) -> None:
+    """One JSON line; a number that is not finite is null, and reads as such."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return [plain(float(x)) for x in value]
+        return value if np.isfinite(value) else None
+
+    log.write(json.dumps({name: plain(value) for name, value in line.items()}) + "\n")
     log.flush()
 
 

@@ -1,9 +1,10 @@
 """Every family of tasks by name."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mtnet.core.types import Family
+from mtnet.tasks.episodes import episodes
 from mtnet.tasks.polynomial import polynomial
 from mtnet.tasks.sine import sine
 
@@ -11,9 +12,38 @@ from mtnet.tasks.sine import sine
 class FamilyEntry(NamedTuple):
     about: str
     make: Callable[..., Family]
+    preset: dict[str, Any] = {}  # noqa: RUF012
+    """Published settings that differ from those of section 6.1, `alpha` and `steps` included."""
+    shape: tuple[int, int, int, int, int] | None = None
+    """Of the training pictures (class, example, height, width, channel), where there are any."""
+    tests: dict[str, Any] = {"shots": (5, 10, 20), "tasks": 10_000}  # noqa: RUF012
+    """What `mtnet evaluate` measures when nothing else is said."""
 
+
+IMAGES: dict[str, Any] = {"ways": 5, "shots": 1, "validate_every": 500}
+IMAGE_TESTS: dict[str, Any] = {"shots": (1,), "tasks": 2_000}
 
 FAMILIES: dict[str, FamilyEntry] = {
     "sine": FamilyEntry("sine waves of varying height, frequency and phase (section 6.1)", sine),
     "polynomial": FamilyEntry("polynomials of one order (section 6.3)", polynomial),
+    "omniglot": FamilyEntry(
+        "handwritten characters, one drawing each (section 6.4)",
+        episodes,
+        IMAGES
+        | {"queries": 1, "rotations": True, "filters": 64, "head_sd": 1.0, "meta_batch": 32}
+        # 0.4 on a loss summed over 5 classes is 2 on its mean
+        | {"alpha": 2.0, "iterations": 40_000, "at_once": 4, "log_every": 50},
+        (1100, 20, 28, 28, 1),
+        IMAGE_TESTS,
+    ),
+    "mini-imagenet": FamilyEntry(
+        "small colour photographs, one of each class (section 6.4)",
+        episodes,
+        IMAGES
+        | {"queries": 15, "rotations": False, "filters": 32, "pool": True, "meta_batch": 4}
+        # 0.01 on a sum over 5 classes; gradients clipped at 10 on a sum over 75 queries
+        | {"alpha": 0.05, "steps": 5, "clip": 10 / 75, "at_once": 1, "log_every": 10},
+        (64, 600, 84, 84, 3),
+        IMAGE_TESTS,
+    ),
 }

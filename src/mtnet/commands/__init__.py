@@ -1,0 +1,1 @@
+"""What `mtnet ...` does, a file for each kind of work."""

@@ -1,0 +1,113 @@
+"""The pictures of a report on classification: accuracy, curves, episodes, masks."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from matplotlib.figure import Figure
+
+from mtnet.config import Config, family_of, learner_of, pixels_of
+from mtnet.core.inner import Theta
+from mtnet.core.losses import predict
+from mtnet.report.plots import COLOURS
+
+
+def accuracy_by_step(results: dict[str, Any]) -> Figure:
+    """Accuracy on test classes after each inner step, a line a method, with its interval."""
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    rows = {row["method"]: row for row in results["rows"]}
+    for colour, (method, row) in zip(COLOURS, rows.items(), strict=False):
+        steps = [s["steps"] for s in row["by_step"]]
+        axes.errorbar(
+            steps,
+            [s["mean"] for s in row["by_step"]],
+            [s["ci95"] or 0 for s in row["by_step"]],
+            color=colour,
+            marker=".",
+            capsize=2,
+            label=method,
+        )
+    axes.set(xlabel="inner steps on the test task", ylabel="percent right")
+    axes.grid(alpha=0.3, lw=0.4)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def validation_curves(metrics: dict[str, list[dict[str, Any]]]) -> Figure:
+    """Loss and validation accuracy against iterations, and against minutes of training."""
+    figure = Figure(figsize=(11, 6), layout="constrained")
+    grid = figure.subplots(2, 2, sharey="row")
+    for colour, (name, lines) in zip(COLOURS, metrics.items(), strict=False):
+        looked = [m for m in lines if "validation" in m]
+        for column, clock in enumerate((lambda m: m["iteration"], lambda m: m["seconds"] / 60)):
+            mean = lambda m, what: np.mean([np.nan if v is None else v for v in m[what]])  # noqa: E731
+            for axes, shown, what in zip(
+                grid[:, column], (lines, looked), ("loss", "validation"), strict=True
+            ):
+                style = {"color": colour, "lw": 1.2, "marker": "." if what == "validation" else ""}
+                axes.plot([clock(m) for m in shown], [mean(m, what) for m in shown], **style)
+                axes.grid(alpha=0.3, lw=0.4)
+        grid[0, 0].plot([], [], color=colour, label=name)
+    grid[0, 0].set(yscale="log", ylabel="query loss while training")
+    grid[1, 0].set(ylabel="percent right, validation", xlabel="iterations")
+    grid[1, 1].set(xlabel="minutes of training")
+    grid[0, 0].legend(fontsize=8)
+    return figure
+
+
+def predictions(config: Config, theta: Theta, alpha: float, episodes: int = 3) -> Figure:
+    """Test episodes: the support picture of each class, then queries with what they were called."""
+    learner, queries = learner_of(config, alpha), 3
+    shown = min(config.ways, 5)
+    pixels = pixels_of(config, "test")
+
+    @jax.jit
+    def learn(key: Array, pixels: Any) -> tuple[Array, Array, Array]:
+        family = family_of(config, pixels, queries=queries, shots=1)
+        support, query = family.sample(key)
+        p = jax.nn.softmax(predict(learner.adapt(theta, support, key), query.x))
+        return support.x, query.x, p
+
+    figure = Figure(figsize=(3.6 * episodes, 0.95 * shown + 0.6), layout="constrained")
+    grid = figure.subplots(shown, episodes * (queries + 1), squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for e in range(episodes):
+        support, query, p = learn(jax.random.key(2_000 + e), pixels)
+        for way in range(shown):
+            at = e * (queries + 1)
+            _picture(grid[way, at], support[way], f"class {way + 1}", "black")
+            for q in range(queries):
+                chances = np.asarray(p[way * queries + q])
+                said = int(chances.argmax())
+                colour = COLOURS[2] if said == way else COLOURS[3]
+                title = f"{said + 1} ({chances[said]:.2f})"
+                _picture(grid[way, at + 1 + q], query[way * queries + q], title, colour)
+    return figure
+
+
+def _picture(axes: Any, x: Array, title: str, colour: str) -> None:
+    picture = np.moveaxis(np.asarray(x), 0, -1)
+    if picture.shape[-1] == 1:
+        axes.imshow(1 - picture[..., 0], cmap="gray", vmin=0, vmax=1)
+    else:
+        axes.imshow(picture)
+    axes.set_title(title, fontsize=7, color=colour, pad=2)
+
+
+def mask_probabilities(thetas: dict[str, Theta]) -> Figure:
+    """P(update) = sigmoid(zeta) of every row, sorted, cell by cell."""
+    cells = list(next(iter(thetas.values())).zeta)
+    figure = Figure(figsize=(2.6 * len(cells), 2.8), layout="constrained")
+    for axes, cell in zip(figure.subplots(1, len(cells), squeeze=False)[0], cells, strict=True):
+        for colour, (name, theta) in zip(COLOURS, thetas.items(), strict=False):
+            p = np.sort(np.asarray(jax.nn.sigmoid(jnp.asarray(theta.zeta[cell]))))[::-1]
+            axes.plot(np.arange(1, len(p) + 1), p, ".-", ms=4, lw=0.8, color=colour, label=name)
+        axes.set(ylim=(0, 1), title=cell, xlabel="row, sorted")
+        axes.grid(alpha=0.3, lw=0.4)
+    figure.axes[0].set_ylabel("sigmoid(zeta)")
+    figure.axes[0].legend(fontsize=7)
+    return figure

@@ -1,0 +1,78 @@
+"""N-way K-shot episodes drawn from one array of pictures, on the device, inside compiled code."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from mtnet.core.losses import accuracy, cross_entropy
+from mtnet.core.types import Batch, Episode, Family, InputError
+from mtnet.tasks.sine import check_sizes
+
+
+def episodes(
+    pixels: Any,
+    *,
+    ways: int = 5,
+    shots: int = 1,
+    queries: int = 1,
+    rotations: bool = False,
+) -> Family:
+    """Tasks that tell `ways` classes apart; a class and its label meet by chance.
+
+    Pictures come as floats in [0, 1], channels first, class by class.
+
+    **Arguments:**
+    - `pixels`: all pictures, uint8 (class, example, height, width, channel); give it as an
+      argument of the compiled function around this one: a large constant compiles for minutes.
+    - `shots`, `queries`: examples of each class; no picture is both.
+    - `rotations`: turn each class of a task by 0, 90, 180 or 270 degrees, which makes four
+      classes of one; two of them never meet in a task.
+    """
+    check_episode(pixels.shape, ways, shots, queries, rotations)
+
+    def sample(key: Key[Array, ""]) -> Episode:
+        to_classes, to_examples, to_turns = jax.random.split(key, 3)
+        chosen = without_replacement(to_classes, pixels.shape[0], ways)
+        each = jax.random.split(to_examples, ways)
+        picked = jax.vmap(lambda k: without_replacement(k, pixels.shape[1], shots + queries))(each)
+        x = jnp.asarray(pixels)[chosen[:, None], picked]
+        if rotations:
+            x = jax.vmap(turn)(x, jax.random.randint(to_turns, (ways,), 0, 4))
+        x = jnp.moveaxis(x, -1, 2).astype(jnp.float32) / 255
+        y = jnp.broadcast_to(jnp.arange(ways)[:, None], (ways, shots + queries))
+        return Episode(_flat(x[:, :shots], y[:, :shots]), _flat(x[:, shots:], y[:, shots:]))
+
+    return Family("episodes", sample, cross_entropy, accuracy)
+
+
+def check_episode(
+    shape: tuple[int, ...], ways: int, shots: int, queries: int, rotations: bool
+) -> None:
+    check_sizes(shots, queries)
+    classes, examples, height, width, _ = shape
+    if not 2 <= ways <= classes:
+        raise InputError(f"ways must be from 2 to the {classes} classes there are; it is {ways}")
+    if shots + queries > examples:
+        raise InputError(
+            f"{shots} shots and {queries} queries need {shots + queries} pictures of a class; "
+            f"there are {examples}"
+        )
+    if rotations and height != width:
+        raise InputError(f"only square pictures can be turned; these are {height}x{width}")
+
+
+def without_replacement(key: Key[Array, ""], n: int, k: int) -> Array:
+    """k different numbers below n, in random order."""
+    return jax.lax.top_k(jax.random.uniform(key, (n,)), k)[1]
+
+
+def turn(pictures: Array, quarters: Array) -> Array:
+    """Turn (examples, height, width, channels) by a traced number of quarters."""
+    turned = jnp.stack([jnp.rot90(pictures, k, (1, 2)) for k in range(4)])
+    return turned[quarters]
+
+
+def _flat(x: Array, y: Array) -> Batch:
+    return Batch(x.reshape(-1, *x.shape[2:]), y.reshape(-1))

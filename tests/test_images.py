@@ -1,0 +1,247 @@
+"""Pictures from training to `mtnet classify`, on characters made up here."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+import mtnet
+from mtnet import InputError
+from mtnet.cli import main
+from mtnet.commands.common import duration
+from mtnet.config import preset
+from mtnet.data.drawings import drawing
+from mtnet.experiments import EXPERIMENTS
+from mtnet.pretrained import load
+from mtnet.report.experiment import report
+from mtnet.runs import reproduce as experiments
+from mtnet.runs.run import create, read_metrics
+from mtnet.runs.train import chosen, train, trained
+
+
+def characters(classes=12, examples=4, seed=0):
+    """Classes are random blobs, examples of one class differ in a few pixels."""
+    rng = np.random.default_rng(seed)
+    pixels = np.repeat(rng.random((classes, 1, 28, 28, 1)) < 0.2, examples, axis=1)
+    return (pixels ^ (rng.random(pixels.shape) < 0.02)).astype(np.uint8) * 255
+
+
+@pytest.fixture(autouse=True)
+def made_up(monkeypatch, tmp_path):
+    """Every split has its own made-up characters; numbers are in single precision."""
+    seeds = {"train": 0, "validation": 1, "test": 2}
+    monkeypatch.setattr(
+        "mtnet.config.open_images",
+        lambda name, split: SimpleNamespace(pixels=characters(seed=seeds[split])),
+    )
+    monkeypatch.setattr("mtnet.runs.train.VALIDATION_TASKS", 4)
+    monkeypatch.chdir(tmp_path)
+    with jax.enable_x64(False):
+        yield
+
+
+def tiny(**changes):
+    sizes = {"filters": 4, "ways": 5, "iterations": 6, "meta_batch": 2, "at_once": 1}
+    return replace(preset("omniglot"), **sizes | {"log_every": 2, "validate_every": 4} | changes)
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = create(tmp_path / "run", tiny())
+    train(made)
+    return made
+
+
+def same(a, b):
+    return jax.tree.all(jax.tree.map(lambda x, y: bool(jnp.array_equal(x, y)), a, b))
+
+
+def test_validation_chooses_and_a_budget_stops_and_resumes_exactly(run, tmp_path):
+    lines = read_metrics(run)
+    assert [m["iteration"] for m in lines] == [2, 4, 6]
+    looked = {m["iteration"]: np.mean(m["validation"]) for m in lines if "validation" in m}
+    assert set(looked) == {4, 6}
+    at, theta = chosen(run)
+    assert looked[at] == max(looked.values())
+    cut = create(tmp_path / "cut", run.config)
+    train(cut, budget=1e-9)
+    assert read_metrics(cut)[-1]["iteration"] == 2
+    train(cut)
+    assert same(trained(cut)[1], trained(run)[1])
+    assert same(chosen(cut), (at, theta))
+
+
+def test_at_once_changes_nothing_but_speed(run, tmp_path):
+    both = create(tmp_path / "both", replace(run.config, at_once=2))
+    train(both)
+    for a, b in zip(
+        jax.tree.leaves(trained(both)[1].theta), jax.tree.leaves(trained(run)[1].theta)
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+def test_results_and_page_of_a_table(run, tmp_path):
+    experiment = EXPERIMENTS["table3-omniglot-5way"]
+    runs = {"mt-net": run}
+    with ThreadPoolExecutor(1) as pool:
+        rows = experiments.measure_all(pool, experiment, runs, tasks=4)
+    assert [row["column"] for row in rows] == ["3 steps", "5 steps", "10 steps"]
+    for row, steps in zip(rows, (3, 5, 10), strict=True):
+        assert row["mean"] == row["by_step"][steps]["mean"]
+        assert row["iterations"] == 6
+        assert row["measured_at"] in (4, 6)
+        assert 0 <= row["mean"] <= 100
+    results = {
+        "mtnet_version": "0",
+        "command": "mtnet",
+        "protocol": experiment.protocol,
+        "rows": rows,
+    }
+    results["notes"] = experiment.notes(results)
+    assert "6 iterations" in results["notes"][0]
+    page = report(experiment, json.loads(json.dumps(results)), runs)
+    assert page.count("<img") == 5
+    assert "1 query picture of a class" in page
+
+
+def test_methods_are_chosen_by_name():
+    configs = EXPERIMENTS["table3-omniglot-5way"].trainings(True, 1)
+    assert list(experiments.of_methods(configs, ["maml"])) == ["maml"]
+    assert experiments.of_methods(configs, ()) == configs
+    with pytest.raises(InputError, match="did you mean mt-net"):
+        experiments.of_methods(configs, ["mtnet"])
+
+
+def test_evaluate_says_its_protocol(run, capsys):
+    assert main(["evaluate", str(run.folder), "--tasks", "4", "--steps", "1"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1 query picture of each, norms transductive" in out
+
+
+def draw_pictures(folder, size=60, ink=0, ground=255):
+    """Five shapes as a person would draw them, one file each."""
+    paths = []
+    for i in range(5):
+        image = Image.new("L", (size, size + 10 * i), ground)
+        pen = ImageDraw.Draw(image)
+        pen.line([(10, 10 + 8 * i), (size - 12, size - 12)], ink, max(1, size // 20))
+        pen.line([(size // 2, 8), (8 + 9 * i, size - 9)], ink, max(1, size // 20))
+        paths.append(folder / f"{'abcde'[i]}.png")
+        image.save(paths[-1])
+    return paths
+
+
+def test_export_load_classify(run, tmp_path, capsys):
+    file = tmp_path / "net.safetensors"
+    assert main(["export", str(run.folder), str(file)]) == 0
+    again = load(file)
+    assert same(again.theta, jax.tree.map(lambda a: a[0], chosen(run)[1]))
+    assert again.config == run.config
+    assert again.about["iterations"] == 6
+    paths = list(map(str, draw_pictures(tmp_path)))
+    command = ["classify", "--network", str(file), "--support", *paths]
+    assert main([*command, "--query", *paths[:2]]) == 0
+    lines = capsys.readouterr().out.splitlines()[-2:]
+    for line, path in zip(lines, paths, strict=False):
+        *_, name, label, p1, p2, p3, p4, p5 = line.split()
+        assert path.endswith(name[-5:])
+        chances = dict(zip("abcde", map(float, (p1, p2, p3, p4, p5)), strict=True))
+        assert label == max(chances, key=chances.get)
+        assert sum(chances.values()) == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "missing"])
+def test_a_damaged_network_is_refused(run, tmp_path, damage):
+    file = tmp_path / "net.safetensors"
+    assert main(["export", str(run.folder), str(file)]) == 0
+    data = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(data[:-100])
+    elif damage == "flip":
+        file.write_bytes(data[:-5] + bytes([data[-5] ^ 255]) + data[-4:])
+    else:
+        file.unlink()
+    with pytest.raises(InputError, match=r"net\.safetensors"):
+        load(file)
+
+
+def test_the_network_in_the_box():
+    """It learns five drawn shapes from one example each, whatever their size and polarity."""
+    inside = load("omniglot-5way-mt-net")
+    assert inside.config.method == "mt-net"
+    assert inside.about["iterations"] > 1_000
+    with pytest.raises(InputError, match="omniglot-5way-mt-net"):
+        load("omniglot")
+
+
+@pytest.mark.parametrize("kinds", [(60, 0, 255, 60), (60, 0, 255, 300), (90, 255, 0, 200)], ids=str)
+def test_classify_by_size_and_polarity(tmp_path, capsys, kinds):
+    size, ink, ground, other = kinds
+    (tmp_path / "q").mkdir()
+    support = draw_pictures(tmp_path, size, ink, ground)
+    query = draw_pictures(tmp_path / "q", other)
+    command = ["classify", "--support", *map(str, support), "--query", *map(str, query)]
+    assert main(command) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[-5:]]
+    assert [line[-6] for line in lines] == list("abcde")
+
+
+def test_a_drawing_does_not_depend_on_polarity_or_margin(tmp_path):
+    ((one, *_),) = [draw_pictures(tmp_path)]
+    expected = drawing(one)
+    assert expected.shape == (1, 28, 28)
+    assert set(np.unique(expected)) == {0, 1}
+    with Image.open(one) as image:
+        pixels = np.asarray(image)
+    for variant in (255 - pixels, np.pad(pixels, 40, constant_values=255), pixels // 2 + 60):
+        Image.fromarray(variant).save(tmp_path / "v.png")
+        np.testing.assert_array_equal(drawing(tmp_path / "v.png"), expected)
+
+
+def test_bad_pictures_and_counts_are_one_line(tmp_path, capsys):
+    paths = list(map(str, draw_pictures(tmp_path)))
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    Image.new("L", (9, 9), 255).save(tmp_path / "blank.png")
+    cases = {
+        "5 support pictures": [*paths[:4], "--query", paths[0]],
+        "cannot read": [*paths, "--query", "broken.png"],
+        "shows nothing": [*paths, "--query", "blank.png"],
+        "there is no picture": [*paths, "--query", "nowhere.png"],
+        "different names": [*paths, "--query", paths[0], "--labels", "x", "y"],
+    }
+    for says, arguments in cases.items():
+        assert main(["classify", "--support", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert says in error
+        assert error.count("\n") == 1
+
+
+def test_durations():
+    assert [duration(t) for t in ("90s", "60m", "1.5h", None)] == [90, 3600, 5400, None]
+    for text in ("", "60", "m", "-5m", "0h", "1d", "nan s"):
+        with pytest.raises(InputError, match="is not a time"):
+            duration(text)
+
+
+def test_remat_and_inductive_statistics():
+    """Remembering less changes no number; statistics of the support set change some."""
+    x = jnp.asarray(characters(5, 2)[..., 0], jnp.float32).reshape(10, 1, 28, 28) / 255
+    episode = mtnet.Episode(mtnet.Batch(x[::2], jnp.arange(5)), mtnet.Batch(x[1::2], jnp.arange(5)))
+
+    def slope(**options):
+        net = mtnet.conv4((1, 28, 28), 5, filters=3)
+        learner = mtnet.mt_net(net, loss=mtnet.cross_entropy, steps=2, alpha=0.1, **options)
+        key = jax.random.key(0)
+        return jax.jit(jax.grad(learner.loss))(learner.init(key), episode, key)
+
+    plain = slope()
+    for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(slope(remat=True)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    inductive = slope(statistics="inductive")
+    assert not same(plain.W, inductive.W)
