@@ -35,10 +35,22 @@ def test_list_names_everything(capsys):
         assert re.search(rf"^ *{name} +\S", out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["evaluate"], ["reproduce"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["train"],
+        ["evaluate"],
+        ["reproduce"],
+        ["data"],
+        ["data", "get"],
+        ["classify"],
+        ["export"],
+    ],
+)
 def test_help(capsys, command):
     with pytest.raises(SystemExit) as stop:
-        main([*command, "--help"])
+        main([*command.split(), "--help"])
     assert stop.value.code == 0
     assert "usage: mtnet" in capsys.readouterr().out
 

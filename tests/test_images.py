@@ -80,10 +80,8 @@ def test_validation_chooses_and_a_budget_stops_and_resumes_exactly(run, tmp_path
 def test_at_once_changes_nothing_but_speed(run, tmp_path):
     both = create(tmp_path / "both", replace(run.config, at_once=2))
     train(both)
-    for a, b in zip(
-        jax.tree.leaves(trained(both)[1].theta), jax.tree.leaves(trained(run)[1].theta)
-    ):
-        np.testing.assert_allclose(a, b, atol=1e-4)
+    close = lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4)  # noqa: E731
+    jax.tree.map(close, trained(both)[1].theta, trained(run)[1].theta)
 
 
 def test_results_and_page_of_a_table(run, tmp_path):

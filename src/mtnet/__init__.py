@@ -32,6 +32,7 @@ from mtnet.nets.conv import Conv2d as Conv2d, fast as fast, plain as plain
 from mtnet.nets.conv4 import conv4 as conv4
 from mtnet.nets.mlp import mlp as mlp
 from mtnet.nets.norm import BatchNorm as BatchNorm, settle as settle
+from mtnet.pretrained import load as load
 from mtnet.tasks.episodes import episodes as episodes
 from mtnet.tasks.polynomial import polynomial as polynomial
 from mtnet.tasks.sine import sine as sine
