@@ -203,7 +203,7 @@ def func_loop(work: Work, theta: Theta) -> Step:
     value_and_gradient = grad_and_value(_functional(work))
 
     def step(tasks: Tasks, noise: Tensor) -> Tensor:
-        total = torch.zeros(())
+        total = noise.new_zeros(())
         for task in zip(noise, *tasks, strict=True):
             with torch.no_grad():
                 slope, loss = value_and_gradient(theta, *task)
@@ -240,14 +240,14 @@ def error(make: Make, work: Work, truth: Any) -> float:
     wanted = flat(theta_of(truth.gradient))
     if not truth.theta.T:  # MAML: only W and the offsets are its own
         wanted = wanted[: len(theta.W) + len(theta.offsets)]
-    pairs = [(loss, torch.tensor(truth.loss))]
+    pairs = [(loss, torch.tensor(truth.loss, dtype=loss.dtype))]
     pairs += [(p.grad, w) for p, w in zip(flat(theta), wanted, strict=False)]
     # max() would lose a NaN, torch's does not.
     return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()
 
 
 def _one_by_one(one: Callable[..., Tensor], tasks: Tasks, noise: Tensor) -> Tensor:
-    total = torch.zeros(())
+    total = noise.new_zeros(())
     for task in zip(noise, *tasks, strict=True):
         loss = one(*task) / len(noise)
         loss.backward()

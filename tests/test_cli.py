@@ -36,17 +36,7 @@ def test_list_names_everything(capsys):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        [],
-        ["train"],
-        ["evaluate"],
-        ["reproduce"],
-        ["data"],
-        ["data", "get"],
-        ["classify"],
-        ["export"],
-    ],
+    "command", ["", "train", "evaluate", "reproduce", "data", "data get", "classify", "export"]
 )
 def test_help(capsys, command):
     with pytest.raises(SystemExit) as stop:

@@ -1,7 +1,7 @@
 """Pictures from training to `mtnet classify`, on characters made up here."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -32,17 +32,16 @@ def characters(classes=12, examples=4, seed=0):
     return (pixels ^ (rng.random(pixels.shape) < 0.02)).astype(np.uint8) * 255
 
 
-@pytest.fixture(autouse=True)
-def made_up(monkeypatch, tmp_path):
+@pytest.fixture(autouse=True, scope="module")
+def made_up():
     """Every split has its own made-up characters; numbers are in single precision."""
     seeds = {"train": 0, "validation": 1, "test": 2}
-    monkeypatch.setattr(
-        "mtnet.config.open_images",
-        lambda name, split: SimpleNamespace(pixels=characters(seed=seeds[split])),
-    )
-    monkeypatch.setattr("mtnet.runs.train.VALIDATION_TASKS", 4)
-    monkeypatch.chdir(tmp_path)
-    with jax.enable_x64(False):
+    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(False):
+        patch.setattr(
+            "mtnet.config.open_images",
+            lambda name, split: SimpleNamespace(pixels=characters(seed=seeds[split])),
+        )
+        patch.setattr("mtnet.runs.train.VALIDATION_TASKS", 4)
         yield
 
 
@@ -51,11 +50,20 @@ def tiny(**changes):
     return replace(preset("omniglot"), **sizes | {"log_every": 2, "validate_every": 4} | changes)
 
 
-@pytest.fixture
-def run(tmp_path):
-    made = create(tmp_path / "run", tiny())
+@pytest.fixture(scope="module")
+def run(made_up, tmp_path_factory):
+    made = create(tmp_path_factory.mktemp("trained") / "run", tiny())
     train(made)
     return made
+
+
+class Here(Executor):
+    """Does the work at once, in this thread: precision is a thread's own."""
+
+    def submit(self, function, *arguments):
+        future = Future()
+        future.set_result(function(*arguments))
+        return future
 
 
 def same(a, b):
@@ -87,8 +95,7 @@ def test_at_once_changes_nothing_but_speed(run, tmp_path):
 def test_results_and_page_of_a_table(run, tmp_path):
     experiment = EXPERIMENTS["table3-omniglot-5way"]
     runs = {"mt-net": run}
-    with ThreadPoolExecutor(1) as pool:
-        rows = experiments.measure_all(pool, experiment, runs, tasks=4)
+    rows = experiments.measure_all(Here(), experiment, runs, tasks=4)
     assert [row["column"] for row in rows] == ["3 steps", "5 steps", "10 steps"]
     for row, steps in zip(rows, (3, 5, 10), strict=True):
         assert row["mean"] == row["by_step"][steps]["mean"]
@@ -202,7 +209,8 @@ def test_a_drawing_does_not_depend_on_polarity_or_margin(tmp_path):
         np.testing.assert_array_equal(drawing(tmp_path / "v.png"), expected)
 
 
-def test_bad_pictures_and_counts_are_one_line(tmp_path, capsys):
+def test_bad_pictures_and_counts_are_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     paths = list(map(str, draw_pictures(tmp_path)))
     (tmp_path / "broken.png").write_bytes(b"no picture")
     Image.new("L", (9, 9), 255).save(tmp_path / "blank.png")

@@ -38,8 +38,8 @@ def _on_white(image: Image.Image) -> np.ndarray:
 
 def ink_of(grey: np.ndarray) -> np.ndarray:
     """1 where there is ink: the rarer side of the threshold that parts grey values best (Otsu)."""
-    values = np.unique(np.round(grey * 255).astype(int))
     levels = np.round(grey * 255).astype(int)
+    values = np.unique(levels).tolist()
 
     def between(t: int) -> float:
         low = levels <= t
