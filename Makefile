@@ -18,6 +18,7 @@ lint: .venv/ready
 
 bench: .venv-bench/ready
 	taskset -c 0 $(BENCH)/python bench/sine.py
+	$(BENCH)/python bench/images.py
 
 clean:
 	rm -rf .venv .venv-bench
