@@ -27,13 +27,13 @@ def reproduce(
     command: str,
     quick: bool,
     seeds: int | None,
-    methods: Sequence[str] | None,
-    budget: float | None,
     tasks: int,
     jobs: int,
     runs: Path,
     results: Path,
     report: Callable[[str, int], None],
+    methods: Sequence[str] | None = None,
+    budget: float | None = None,
 ) -> tuple[dict[str, Any], dict[str, Run], Path]:
     """Train what is not trained yet, measure it, write the results; returns them."""
     seeds = seeds or experiment.seeds[quick]
