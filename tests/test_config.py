@@ -134,6 +134,7 @@ BAD = {
     "sweep": ([0.0], [0.1, -1.0], [math.nan], 3),
     "method": ("", 3),
     "family": ("",),
+    "validate_every": (100,),  # on sine waves
 }
 UNSEEN = {  # wrong values that a file may well hold
     "relaxation": ("firm",),

@@ -108,6 +108,8 @@ class Config:
             raise InputError(f"seeds must be whole numbers from 0 on; they are {self.seeds}")
         if any(not 0 < alpha < float("inf") for alpha in self.sweep):
             raise InputError(f"sweep must hold positive step sizes; it is {self.sweep}")
+        if self.validate_every and FAMILIES[self.family].shape is None:
+            raise InputError(f"{self.family} has no validation classes: leave out validate_every")
         family_of(self)
 
     @property

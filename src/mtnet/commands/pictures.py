@@ -1,5 +1,6 @@
 """`mtnet classify`: learn from one picture a class, name other pictures."""
 
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -12,6 +13,10 @@ from mtnet.core.losses import predict
 from mtnet.core.types import InputError
 from mtnet.data.drawings import drawing
 from mtnet.pretrained import load
+
+
+RUN_ONCE = {"xla_backend_optimization_level": 0}
+"""A program that runs once is done sooner when little is made of compiling it."""
 
 
 def classify(
@@ -42,7 +47,7 @@ def classify(
         raise InputError("give at least one picture to name: --query x.png")
     x = jnp.asarray(np.stack([drawing(path) for path in (*support, *query)]))
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=RUN_ONCE)
     def answer(x: jax.Array) -> jax.Array:
         net = trained.adapt(x[:ways], jnp.arange(ways))
         return jax.nn.softmax(predict(net, x))[ways:]

@@ -1,7 +1,7 @@
 """Table 3: accuracy on characters and photographs, one example a class, for the gradient methods.
 
     mtnet reproduce table3-omniglot-5way      10 000 iterations: about half an hour a method
-    mtnet reproduce table3-omniglot-20way     7 000 iterations: about half an hour a method
+    mtnet reproduce table3-omniglot-20way     7 000 iterations: 72 minutes on a shared core
     mtnet reproduce table3-mini-imagenet      60 000 iterations as published: days; use --budget
     ... [--methods mt-net maml] [--budget 60m] [--quick]
 

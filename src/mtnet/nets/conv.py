@@ -1,7 +1,7 @@
 """A convolution that stays fast when every task has its own weights: patches and one product.
 
-Under `vmap` over weights, XLA's own convolution on a CPU falls back to a slow path (design.md
-has the figures); a matrix product does not.
+Under `vmap` over weights, XLA's own convolution on a CPU falls back to a slow path; a matrix
+product does not.
 """
 
 from typing import Any, TypeVar
