@@ -14,7 +14,6 @@ from mtnet.core.types import InputError
 from mtnet.data.drawings import drawing
 from mtnet.pretrained import load
 
-
 RUN_ONCE = {"xla_backend_optimization_level": 0}
 """A program that runs once is done sooner when little is made of compiling it."""
 
