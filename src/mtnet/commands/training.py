@@ -34,6 +34,7 @@ def train_command(default: Config) -> Callable[..., None]:
         config: Path | None = None,
         checkpoint_every: int = CHECKPOINT_EVERY,
         budget: str | None = None,
+        cores: int = 1,
     ) -> None:
         """Meta-train any method on any family; writes a run directory.
 
@@ -44,9 +45,10 @@ def train_command(default: Config) -> Callable[..., None]:
             config: TOML or JSON file with settings; flags win over it.
             checkpoint_every: Iterations between two checkpoints.
             budget: End after so much training in all, e.g. 60m or 1.5h; --resume goes on.
+            cores: Share each meta-batch among this many processes, one core each; for pictures.
         """
         seconds = duration(budget)
-        check_positive(checkpoint_every=checkpoint_every)
+        check_positive(checkpoint_every=checkpoint_every, cores=cores)
         if resume is not None:
             if settings != default or out is not None or config is not None:
                 raise InputError("--resume goes on with the run's own settings: leave out others")
@@ -66,6 +68,7 @@ def train_command(default: Config) -> Callable[..., None]:
                     warn=warn,
                     checkpoint_every=checkpoint_every,
                     budget=seconds,
+                    cores=cores,
                 )
             except Stopped as stopped:
                 raise Stopped(f"{stopped}; go on with: mtnet train --resume {name}") from None

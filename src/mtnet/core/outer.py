@@ -36,7 +36,8 @@ def meta_gradient(learner: Learner, family: Family, theta: Theta, keys: Array, a
             to_draw, to_learn = jax.random.split(key)
             return learner.loss(theta, family.sample(to_draw), to_learn)
 
-        return jnp.mean(jax.vmap(one)(keys))
+        # vmap over a single task would still make its weights one of many, which is slower
+        return one(keys[0]) if len(keys) == 1 else jnp.mean(jax.vmap(one)(keys))
 
     value_and_gradient = jax.value_and_grad(mean_loss)
     if at_once is None or at_once >= len(keys):
@@ -63,16 +64,26 @@ def advance(
     meta_batch: int,
     at_once: int | None = None,
 ) -> tuple[State, Float[Array, " iterations"]]:
-    """`iterations` steps of the meta-learner, eq. (theta), and the loss at each."""
+    """`iterations` steps of the meta-learner, and the loss at each."""
 
     def meta_step(state: State, _: Any) -> tuple[State, Array]:
-        keys = jax.random.split(jax.random.fold_in(key, state.iteration), meta_batch)
+        keys = task_keys(key, state.iteration, meta_batch)
         loss, gradient = meta_gradient(learner, family, state.theta, keys, at_once)
-        updates, opt_state = optimiser.update(gradient, state.optimiser, state.theta)
-        theta = optax.apply_updates(state.theta, updates)
-        return State(theta, opt_state, state.iteration + 1), loss
+        return moved(optimiser, state, gradient), loss
 
     return jax.lax.scan(meta_step, state, None, length=iterations)
+
+
+def task_keys(key: Key[Array, ""], iteration: Int[Array, ""], meta_batch: int) -> Key[Array, " n"]:
+    """One for each task of an iteration."""
+    return jax.random.split(jax.random.fold_in(key, iteration), meta_batch)
+
+
+def moved(optimiser: optax.GradientTransformation, state: State, gradient: Theta) -> State:
+    """The next state, eq. (theta)."""
+    updates, opt_state = optimiser.update(gradient, state.optimiser, state.theta)
+    theta = optax.apply_updates(state.theta, updates)
+    return State(theta, opt_state, state.iteration + 1)
 
 
 def meta_train(

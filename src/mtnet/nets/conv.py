@@ -1,7 +1,7 @@
-"""A convolution that stays fast when every task has its own weights: patches and one product.
+"""A convolution layer that stays fast when every task has its own weights.
 
-Under `vmap` over weights, XLA's own convolution on a CPU falls back to a slow path; a matrix
-product does not.
+Under `vmap` over weights, and in the derivative by them, XLA's own convolution on a CPU falls back
+to slow paths; `mtnet.nets.convolve` does not.
 """
 
 from typing import Any, TypeVar
@@ -11,14 +11,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mtnet.nets.convolve import Geometry, convolve, patches
+
 Net = TypeVar("Net")
 
 
 class Conv2d(eqx.nn.Conv2d):
-    """eqx.nn.Conv2d by patches: same arguments, same values and derivatives of every order.
+    """eqx.nn.Conv2d, faster: same arguments, same values and derivatives of every order.
 
     Only the weight is stored otherwise, (out, height, width, in / groups), so that a row of it is
-    laid out as a row of patches is.
+    laid out as a patch is.
     """
 
     def __init__(self, *args: Any, **options: Any):
@@ -34,49 +36,31 @@ class Conv2d(eqx.nn.Conv2d):
         self, x: Float[Array, "height width channels"]
     ) -> Float[Array, "new_height new_width out"]:
         """The same for pictures with channels last, which saves turning them about."""
-        p = patches(self._padded(x), self.kernel_size, self.stride, self.dilation)
-        new_height, new_width, places, _ = p.shape
-        W = self.weight.reshape(self.groups, self.out_channels // self.groups, -1)
+        x, at = self._laid(x[None])
         if self.groups == 1:
-            y = p.reshape(new_height * new_width, -1) @ W[0].T
+            y = convolve(x, self.weight, at)[0]
         else:
-            p = p.reshape(new_height * new_width, places, self.groups, -1)
-            y = jnp.einsum("nkgc,gokc->ngo", p, W.reshape(*W.shape[:2], places, -1))
-        y = y.reshape(new_height, new_width, -1)
+            p = patches(x, at)[0]
+            p = p.reshape(*p.shape[:3], self.groups, -1)
+            W = self.weight.reshape(self.groups, -1, *p.shape[2::2])
+            y = jnp.einsum("hwkgc,gokc->hwgo", p, W).reshape(*p.shape[:2], -1)
         return y if self.bias is None else y + self.bias[:, 0, 0]
 
-    def _padded(self, x: Array) -> Array:
-        if self.padding_mode != "ZEROS":
-            return jnp.moveaxis(self._nonzero_pad(jnp.moveaxis(x, -1, 0)), 0, -1)
+    def _laid(self, x: Float[Array, "1 height width channels"]) -> tuple[Array, Geometry]:
         padding: Any = self.padding
+        if self.padding_mode != "ZEROS":
+            x = jnp.moveaxis(self._nonzero_pad(jnp.moveaxis(x[0], -1, 0)), 0, -1)[None]
+            padding = ((0, 0), (0, 0))
+        size, kernel = x.shape[1:3], self.kernel_size
         if isinstance(padding, str):
-            reach = [d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation, strict=True)]
-            padding = jax.lax.padtype_to_pads(x.shape[:2], reach, self.stride, padding)
-        return jnp.pad(x, [*padding, (0, 0)])
-
-
-def patches(
-    x: Float[Array, "height width channels"],
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
-) -> Float[Array, "new_height new_width kernel channels"]:
-    """What each position of a kernel sees, for all places of the kernel at once."""
-    size = [
-        (n - d * (k - 1) - 1) // s + 1
-        for n, k, s, d in zip(x.shape[:2], kernel, stride, dilation, strict=True)
-    ]
-
-    def seen(i: int, j: int) -> Array:
-        first = (i * dilation[0], j * dilation[1], 0)
-        last = [a + s * (n - 1) + 1 for a, s, n in zip(first[:2], stride, size, strict=True)]
-        return jax.lax.slice(x, first, (*last, x.shape[2]), (*stride, 1))
-
-    return jnp.stack([seen(i, j) for i in range(kernel[0]) for j in range(kernel[1])], axis=2)
+            reach = [d * (k - 1) + 1 for k, d in zip(kernel, self.dilation, strict=True)]
+            padding = jax.lax.padtype_to_pads(size, reach, self.stride, padding)
+        padding = tuple((int(a), int(b)) for a, b in padding)
+        return x, Geometry(size, kernel, self.stride, padding, self.dilation)
 
 
 def fast(net: Net) -> Net:
-    """The same network with every eqx.nn.Conv2d done by patches."""
+    """The same network with every eqx.nn.Conv2d exchanged for ours."""
     return _exchange(net, eqx.nn.Conv2d, Conv2d, 1, -1)
 
 

@@ -7,11 +7,13 @@ import hashlib
 import itertools
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from mtnet.config import Config, to_dict
@@ -38,7 +40,7 @@ def workers(jobs: int) -> Iterator[Executor]:
     cores = context.SimpleQueue()
     for core in itertools.islice(itertools.cycle(_cores()), jobs):
         cores.put(core)
-    with ProcessPoolExecutor(jobs, context, _pin, (cores,)) as pool:
+    with ProcessPoolExecutor(jobs, context, _prepare, (cores, os.getpid())) as pool:
         try:
             yield pool
         except BaseException:
@@ -59,7 +61,7 @@ def train_all(
         folder = folder_for(root, name, config)
         runs[name] = open_run(folder) if folder.exists() else create(folder, config)
     waiting: set[Future[Any]] = {
-        pool.submit(_train_folder, run.folder, os.getpid(), budget) for run in runs.values()
+        pool.submit(_train_folder, run.folder, budget) for run in runs.values()
     }
     while waiting:
         finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
@@ -74,18 +76,21 @@ def _cores() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 
-def _pin(cores: Any) -> None:
+def _prepare(cores: Any, parent: int) -> None:
     """Keep this worker, and every thread that JAX will start in it, on one core."""
     core = cores.get()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
-def _train_folder(folder: Path, parent: int, budget: float | None) -> None:
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_SECONDS)
+    os._exit(1)  # the parent was killed: do not go on behind its back
+
+
+def _train_folder(folder: Path, budget: float | None) -> None:
     from mtnet.runs.train import train  # here, so that JAX starts after the worker is pinned
 
-    def orphaned(_: Any) -> None:
-        if os.getppid() != parent:  # the parent was killed: do not go on behind its back
-            os._exit(1)
-
-    train(open_run(folder), tolerant=True, report=orphaned, budget=budget)
+    train(open_run(folder), tolerant=True, budget=budget)

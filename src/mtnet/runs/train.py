@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.config import Config, family_of, learner_of, optimiser_of, pixels_of
+from mtnet.config import Config, family_of, learner_of, pixels_of
 from mtnet.core.losses import predict
-from mtnet.core.outer import State, advance, start
+from mtnet.core.outer import State
 from mtnet.core.types import InputError, Theta
 from mtnet.runs.checkpoints import load_state, save_state
 from mtnet.runs.run import Run, rewind_metrics
+from mtnet.runs.trainer import shared, trainer
 
 CHECKPOINT_EVERY = 5_000
 VALIDATION_TASKS, VALIDATION_QUERIES = 200, 5
@@ -37,57 +38,6 @@ class Progress(NamedTuple):
     """Mean query loss since the last report, one a member."""
 
 
-class Trainer(NamedTuple):
-    """The compiled parts of a training, for all members of a config together."""
-
-    begin: Callable[[], State]
-    go_on: Callable[[State, Any, int], tuple[State, Array]]
-    """`(state, pixels, iterations) -> state, losses`; pixels is None where there are none."""
-
-
-def trainer(config: Config) -> Trainer:
-    """Members (seeds, and step sizes of a sweep) are one more axis: a row is one program."""
-    optimiser = optimiser_of(config)
-    seeds, alphas = zip(*config.members, strict=True)
-    keys = jax.vmap(jax.random.split)(jax.vmap(jax.random.key)(jnp.array(seeds)))
-    step_sizes = jnp.array(alphas)
-
-    @jax.jit
-    def begin() -> State:
-        return over_members(lambda key, a: start(learner_of(config, a), optimiser, key))(
-            keys[:, 0], step_sizes
-        )
-
-    def go_on(state: State, pixels: Any, iterations: int) -> tuple[State, Array]:
-        def one(state: State, key: Array, alpha: Array) -> tuple[State, Array]:
-            return advance(
-                learner_of(config, alpha),
-                family_of(config, pixels),
-                optimiser,
-                state,
-                key,
-                iterations=iterations,
-                meta_batch=config.meta_batch,
-                at_once=config.at_once,
-            )
-
-        return over_members(one)(state, keys[:, 1], step_sizes)
-
-    return Trainer(begin, jax.jit(go_on, static_argnums=2))
-
-
-def over_members(function: Callable[..., Any]) -> Callable[..., Any]:
-    """vmap, save that a single member goes without: products of one matrix are faster."""
-
-    def mapped(*stacked: Any) -> Any:
-        if len(jax.tree.leaves(stacked)[0]) > 1:
-            return jax.vmap(function)(*stacked)
-        result = function(*jax.tree.map(lambda a: a[0], stacked))
-        return jax.tree.map(lambda a: a[None], result)
-
-    return mapped
-
-
 def train(
     run: Run,
     *,
@@ -96,12 +46,13 @@ def train(
     checkpoint_every: int = CHECKPOINT_EVERY,
     budget: float | None = None,
     tolerant: bool = False,
+    cores: int = 1,
 ) -> State:
     """Train to the end from the newest whole checkpoint, or from the beginning.
 
     `budget` ends it earlier, after so many seconds of training in all. A member whose loss is no
     longer finite ends the training; with `tolerant` it stays at its last finite state while the
-    others go on, and the metrics keep showing it.
+    others go on, and the metrics keep showing it. Several `cores` share each meta-batch.
     """
     config = run.config
     work, pixels, validate = trainer(config), pixels_of(config), validator(config)
@@ -109,11 +60,15 @@ def train(
         found = load_state(run.checkpoints, jax.eval_shape(work.begin), warn)
         done, state = found if found else (0, work.begin())
         seconds, best = rewind_metrics(run, done)
-        with run.metrics.open("a") as log, _stop_signals() as stop:
+        with (
+            run.metrics.open("a") as log,
+            _stop_signals() as stop,
+            shared(work, config, cores) as go_on,
+        ):
             while done < config.iterations and not (budget and seconds >= budget):
                 now = min(config.log_every - done % config.log_every, config.iterations - done)
                 began = time.monotonic()
-                new, measured = work.go_on(state, pixels, now)
+                new, measured = go_on(state, pixels, now)
                 losses = np.asarray(measured)
                 seconds += time.monotonic() - began
                 state = _keep_finite(state, new, losses, config, done, tolerant)

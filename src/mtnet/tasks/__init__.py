@@ -20,7 +20,7 @@ class FamilyEntry(NamedTuple):
     """What `mtnet evaluate` measures when nothing else is said."""
 
 
-IMAGES: dict[str, Any] = {"ways": 5, "shots": 1, "validate_every": 500}
+IMAGES: dict[str, Any] = {"ways": 5, "shots": 1, "at_once": 1, "validate_every": 500}
 IMAGE_TESTS: dict[str, Any] = {"shots": (1,), "tasks": 2_000}
 
 FAMILIES: dict[str, FamilyEntry] = {
@@ -32,7 +32,7 @@ FAMILIES: dict[str, FamilyEntry] = {
         IMAGES
         | {"queries": 1, "rotations": True, "filters": 64, "head_sd": 1.0, "meta_batch": 32}
         # 0.4 on a loss summed over 5 classes is 2 on its mean
-        | {"alpha": 2.0, "iterations": 40_000, "at_once": 4, "log_every": 50},
+        | {"alpha": 2.0, "iterations": 40_000, "log_every": 50},
         (1100, 20, 28, 28, 1),
         IMAGE_TESTS,
     ),
@@ -42,7 +42,7 @@ FAMILIES: dict[str, FamilyEntry] = {
         IMAGES
         | {"queries": 15, "rotations": False, "filters": 32, "pool": True, "meta_batch": 4}
         # 0.01 on a sum over 5 classes; gradients clipped at 10 on a sum over 75 queries
-        | {"alpha": 0.05, "steps": 5, "clip": 10 / 75, "at_once": 1, "log_every": 10},
+        | {"alpha": 0.05, "steps": 5, "clip": 10 / 75, "log_every": 10},
         (64, 600, 84, 84, 3),
         IMAGE_TESTS,
     ),
