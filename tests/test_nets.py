@@ -13,6 +13,7 @@ import mtnet
 from mtnet import Batch, Episode, InputError, predict
 from mtnet.core import rules
 from mtnet.core.losses import accuracy, cross_entropy
+from mtnet.nets import convolve
 from mtnet.nets.conv import Conv2d, fast, plain
 from mtnet.nets.conv4 import conv4, max_pool, published
 from mtnet.nets.norm import EPSILON, BatchNorm, settle
@@ -109,6 +110,41 @@ def test_a_convolution_by_patches_is_the_convolution(
     assert type(fast(layer)) is Conv2d
     assert theirs[1][1].size, "nothing to compare"
     assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)], ids=str)
+@pytest.mark.parametrize("of", ["value", "gradient", "tangent"])
+def test_tasks_side_by_side_are_convolved_as_alone(axes, of):
+    """With pictures, kernels or both of their own; also in forward mode, and past the cache."""
+    layer = Conv2d(2, 3, 3, stride=2, padding="SAME", use_bias=False, key=KEY)
+    x = normal(1, 4, 2, 9, 8) if axes[0] == 0 else normal(1, 2, 9, 8)
+    W = normal(2, 4, *layer.weight.shape) if axes[1] == 0 else normal(2, *layer.weight.shape)
+
+    def value(x, W):
+        return jnp.sum(eqx.tree_at(lambda c: c.weight, layer, W)(x) ** 3, (1, 2))
+
+    def gradient(x, W):
+        return jax.grad(lambda *both: jnp.sum(value(*both) ** 2), (0, 1))(x, W)
+
+    def tangent(x, W):
+        return jax.jvp(value, (x, W), (jnp.cos(x), jnp.sin(W)))[1]
+
+    function = {"value": value, "gradient": gradient, "tangent": tangent}[of]
+    one_by_one = [
+        function(x[i] if axes[0] == 0 else x, W[i] if axes[1] == 0 else W) for i in range(4)
+    ]
+    together = jax.vmap(function, axes)(x, W)
+    assert_close(together, jax.tree.map(lambda *a: jnp.stack(a), *one_by_one))
+
+
+def test_the_cache_changes_no_number(monkeypatch):
+    net = Small()
+    gradient = jax.grad(lambda net, x: jnp.sum(predict(net, x) ** 2))
+    x = normal(1, 5, 2, 6, 6)
+    whole = gradient(net, x)
+    monkeypatch.setattr(convolve, "CACHE", 0)
+    jax.clear_caches()
+    assert_close(gradient(net, x), whole)
 
 
 @pytest.mark.parametrize("options", [{}, {"groups": 2, "use_bias": False}], ids=str)
