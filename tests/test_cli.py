@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import jax
+import numpy as np
 import pytest
 
 from mtnet.cli import main
@@ -14,6 +15,7 @@ from mtnet.experiments.table1 import TABLE1
 from mtnet.experiments.table2 import TABLE2
 from mtnet.methods import METHODS
 from mtnet.report.experiment import report
+from mtnet.runs.compare import paired
 from mtnet.runs.reproduce import reproduce
 from mtnet.tasks import FAMILIES
 
@@ -36,7 +38,8 @@ def test_list_names_everything(capsys):
 
 
 @pytest.mark.parametrize(
-    "command", ["", "train", "evaluate", "reproduce", "data", "data get", "classify", "export"]
+    "command",
+    ["", "train", "evaluate", "reproduce", "compare", "data", "data get", "classify", "export"],
 )
 def test_help(capsys, command):
     with pytest.raises(SystemExit) as stop:
@@ -136,3 +139,33 @@ def test_reproduce_writes_results_and_a_page_of_its_own(tmp_path, experiment):
         again, _, _ = reproduce(tiny(experiment), command="c", **options, **places)
         assert again == found
         assert before == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.safetensors")}
+
+
+def test_runs_side_by_side(capsys, tmp_path):
+    """On the same tasks: a run against itself is nothing apart, whatever tasks there are."""
+    for name, more in (("a", []), ("b", ["--method", "maml"]), ("c", ["--shots", "5"])):
+        assert main(["train", *TINY, *more, "--out", name]) == 0
+    capsys.readouterr()
+    out = tmp_path / "found.json"
+    assert main(["compare", "a", "b", "a", "--tasks", "50", "--out", str(out)]) == 0
+    assert "the same 50 tasks" in capsys.readouterr().out
+    first, other, again = json.loads(out.read_text())
+    assert again["difference"] == again["difference_ci95"] == 0
+    assert again["p"] is None
+    assert first["mean"] == again["mean"]
+    assert other["difference"] == pytest.approx(other["mean"] - first["mean"])
+    assert 0 <= other["p"] <= 1
+    assert main(["compare", "a", "c"]) == 2
+    assert "their tasks are not the same" in capsys.readouterr().err
+    assert main(["compare", "a"]) == 2
+    assert "two run directories" in capsys.readouterr().err
+
+
+def test_a_paired_test_sees_what_two_intervals_hide():
+    """Tasks differ much more than the methods do."""
+    rng = np.random.default_rng(0)
+    hard = rng.normal(0, 10, 200)
+    ours, theirs = hard + 1 + rng.normal(0, 0.5, 200), hard + rng.normal(0, 0.5, 200)
+    _, difference, ci95, p = paired(ours, theirs)
+    assert abs(difference - 1) < 2 * ci95 < 0.5
+    assert p < 1e-6

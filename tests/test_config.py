@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mtnet import Inner, InputError
-from mtnet.config import Config, family_of, from_dict, learner_of, optimiser_of, read, to_dict
+from mtnet.config import Config, family_of, learner_of, optimiser_of
 from mtnet.methods import METHODS
+from mtnet.settings import from_dict, read, to_dict
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 counts = st.integers(1, 1000)

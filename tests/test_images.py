@@ -16,7 +16,6 @@ import mtnet
 from mtnet import InputError
 from mtnet.cli import main
 from mtnet.commands.common import duration
-from mtnet.config import preset
 from mtnet.data.drawings import drawing
 from mtnet.experiments import EXPERIMENTS
 from mtnet.pretrained import load
@@ -24,6 +23,7 @@ from mtnet.report.experiment import report
 from mtnet.runs import reproduce as experiments
 from mtnet.runs.run import create, read_metrics
 from mtnet.runs.train import chosen, train, trained
+from mtnet.settings import preset
 
 
 def characters(classes=12, examples=4, seed=0):

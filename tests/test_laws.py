@@ -15,13 +15,13 @@ from helpers import assert_close, certain, differ, shaken, small_episode, small_
 from mtnet import mse, predict
 from mtnet.core import probe
 from mtnet.core.rules import RULES
-from mtnet.methods import METHODS, gradient, make
+from mtnet.methods import gradient, make
 
 KEY = jax.random.key(7)
 NET = small_net()
 EPISODE = small_episode()
-every_method = pytest.mark.parametrize("name", METHODS)
-masked = [name for name in METHODS if name in RULES and RULES[name].mask]
+every_method = pytest.mark.parametrize("name", RULES)
+masked = [name for name in RULES if RULES[name].mask]
 
 
 class Compiled:
@@ -99,7 +99,7 @@ def test_adaptation_keeps_the_type(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "draw"), [*((name, "task") for name in METHODS), ("mt-net", "step")]
+    ("name", "draw"), [*((name, "task") for name in RULES), ("mt-net", "step")]
 )
 def test_a_path_agrees_with_adaptation_of_every_length(name, draw):
     options = {} if draw == "task" else {"draw": draw}

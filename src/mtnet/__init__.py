@@ -17,6 +17,8 @@ from mtnet.core.types import (
     InputError as InputError,
     Learner as Learner,
 )
+from mtnet.methods.baselines import fine_tune as fine_tune, nearest_neighbour as nearest_neighbour
+from mtnet.methods.embedding import comparing as comparing, prototypical as prototypical
 from mtnet.methods.gradient import (
     gradient_learner as gradient_learner,
     m_net as m_net,
@@ -28,6 +30,10 @@ from mtnet.methods.gradient import (
     t_net as t_net,
     truncated_normal as truncated_normal,
 )
+from mtnet.methods.laplace import l_maml as l_maml
+from mtnet.methods.map_ssvm import map_direct as map_direct, map_ssvm as map_ssvm
+from mtnet.methods.matching import matching as matching, matching_fce as matching_fce
+from mtnet.methods.meta_lstm import meta_lstm as meta_lstm
 from mtnet.nets.conv import Conv2d as Conv2d, fast as fast, plain as plain
 from mtnet.nets.conv4 import conv4 as conv4
 from mtnet.nets.mlp import mlp as mlp

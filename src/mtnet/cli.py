@@ -1,4 +1,4 @@
-"""`mtnet ...`: list, train, evaluate, reproduce, data, classify, export."""
+"""`mtnet ...`: list, train, evaluate, reproduce, compare, data, classify, export."""
 
 import itertools
 import logging
@@ -12,8 +12,9 @@ import jax
 import tyro
 from rich.table import Table
 
-from mtnet import config as configs
+from mtnet import settings
 from mtnet.commands.common import console
+from mtnet.commands.comparing import compare
 from mtnet.commands.paper import reproduce
 from mtnet.commands.pictures import classify
 from mtnet.commands.training import evaluate, export, train_command
@@ -27,10 +28,20 @@ from mtnet.tasks import FAMILIES
 
 
 def list_() -> None:
-    """Show every method, family and experiment, one line each."""
+    """Show every method, family and experiment.
+
+    Of a method: what it adapts to a task, whether it does curves (regression) and classes, and
+    whether tasks may have another number of classes than those of training.
+    """
+    methods = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("Methods", "", "adapts", "curves", "classes", "other ways"):
+        methods.add_column(column)
+    yes = lambda able: "yes" if able else "-"  # noqa: E731
+    for name, m in METHODS.items():
+        methods.add_row(f"  {name}", m.about, m.adapts, yes(m.regression), "yes", yes(m.any_ways))
+    console.print(methods)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for title, entries in (
-        ("Methods", {k: v.about for k, v in METHODS.items()}),
         ("Families", {k: v.about for k, v in FAMILIES.items()}),
         ("Experiments", {k: v.about for k, v in EXPERIMENTS.items()}),
     ):
@@ -55,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "train": train_command(_defaults(arguments)),
             "evaluate": evaluate,
             "reproduce": reproduce,
+            "compare": compare,
             "data": data_,
             "classify": classify,
             "export": export,
@@ -86,8 +98,8 @@ def _defaults(arguments: Sequence[str]) -> Config:
     given = dict(itertools.pairwise(arguments))
     given |= dict(a.split("=", 1) for a in arguments if a.startswith("--") and "=" in a)
     if "--config" in given:
-        return configs.read(Path(given["--config"]))
-    return configs.preset(given["--family"]) if "--family" in given else Config()
+        return settings.read(Path(given["--config"]))
+    return settings.preset(given["--family"]) if "--family" in given else Config()
 
 
 def _cache_compilations() -> None:

@@ -3,11 +3,8 @@
 import dataclasses
 import difflib
 import inspect
-import json
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jax
@@ -17,17 +14,19 @@ import tyro
 from jaxtyping import Array
 
 from mtnet.core.inner import Inner
+from mtnet.core.losses import predict
 from mtnet.core.types import Family, InputError, Learner
 from mtnet.data import open_images
-from mtnet.methods import METHODS, make
+from mtnet.methods import METHODS, known, make
 from mtnet.methods.gradient import Initialise, truncated_normal
+from mtnet.nets import mlp as perceptrons
 from mtnet.nets.conv4 import conv4, published
-from mtnet.nets.mlp import mlp
 from mtnet.tasks import FAMILIES
+from mtnet.tasks.episodes import all_classes
 
 COUNTS = (
     *("iterations", "meta_batch", "width", "depth"),
-    *("filters", "at_once", "log_every", "validate_every"),
+    *("filters", "train_ways", "at_once", "log_every", "validate_every"),
 )
 
 
@@ -50,7 +49,9 @@ class Config:
     halved: bool = False
     """Coefficients c_i / 2^i, as in the published code (family polynomial only)."""
     ways: int = 5
-    """Classes of a task (pictures only, as are the next four)."""
+    """Classes of a task (pictures only, as are the next five)."""
+    train_ways: int | None = None
+    """Classes of a task while training, where it may differ; left out: the same."""
     rotations: bool = False
     """Turned by 90, 180 and 270 degrees, a class makes three new ones."""
     filters: int = 64
@@ -110,6 +111,12 @@ class Config:
             raise InputError(f"sweep must hold positive step sizes; it is {self.sweep}")
         if self.validate_every and FAMILIES[self.family].shape is None:
             raise InputError(f"{self.family} has no validation classes: leave out validate_every")
+        able = METHODS[self.method]
+        if FAMILIES[self.family].shape is None and not able.regression:
+            raise InputError(f"{self.method} tells classes apart; {self.family} has none")
+        if self.train_ways not in (None, self.ways) and not able.any_ways:
+            raise InputError(f"{self.method} has a head for each class: leave out train_ways")
+        training_family(self)
         family_of(self)
 
     @property
@@ -125,12 +132,6 @@ def nearest(what: str, name: str, known: Iterable[str]) -> None:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
         raise InputError(f"there is no {what} called {name!r}; {hint}")
-
-
-def preset(family: str) -> Config:
-    """The published settings of a family."""
-    nearest("family", family, FAMILIES)
-    return from_dict({"family": family}, family)
 
 
 def pixels_of(config: Config, split: str = "train") -> Array | None:
@@ -149,85 +150,57 @@ def family_of(config: Config, pixels: Any = None, **other: Any) -> Family:
     return entry.make(**{n: values[n] for n in inspect.signature(entry.make).parameters})
 
 
-def net_of(config: Config) -> tuple[Any, Initialise]:
-    """The config's network, and how its weights begin."""
+def training_family(config: Config, pixels: Any = None) -> Family:
+    """What the config trains on: tasks, or for a baseline all classes at once."""
     shape = FAMILIES[config.family].shape
+    if METHODS[config.method].pretrains and shape is not None:
+        pixels = jax.ShapeDtypeStruct(shape, jnp.uint8) if pixels is None else pixels
+        count = config.ways * (config.shots + config.queries)
+        return all_classes(pixels, count, rotations=config.rotations)
+    return family_of(config, pixels, ways=config.train_ways or config.ways)
+
+
+def net_of(config: Config) -> tuple[Any, Initialise]:
+    """The config's network, and how its weights begin; without a head where a method has none."""
+    shape = FAMILIES[config.family].shape
+    embeds = METHODS[config.method].embeds
     if shape is not None:
         _, _, height, width, channels = shape
-        picture = (channels, height, width)
-        net = conv4(picture, config.ways, filters=config.filters, pool=config.pool)
-        return net, published(config.head_sd)
+        picture, ways = (channels, height, width), None if embeds else config.ways
+        return conv4(picture, ways, filters=config.filters, pool=config.pool), published(
+            config.head_sd
+        )
     example = jax.eval_shape(family_of(config).sample, jax.random.key(0)).support
-    sizes = example.x.shape[-1], example.y.shape[-1], config.width, config.depth
-    return mlp(*sizes), truncated_normal(config.W_sd)
+    outputs, depth = example.y.shape[-1], config.depth
+    if embeds:
+        net = perceptrons.features(example.x.shape[-1], config.width, depth)
+    else:
+        net = perceptrons.mlp(example.x.shape[-1], outputs, config.width, depth)
+    return net, truncated_normal(config.W_sd)
 
 
-def learner_of(config: Config, alpha: float | Array | None = None) -> Learner:
+def learner_of(
+    config: Config, alpha: float | Array | None = None, ways: int | None = None
+) -> Learner:
     """The config's learner; `alpha` may be traced, for training many step sizes at once."""
     net, initialise = net_of(config)
-    return make(
-        config.method,
-        net,
-        loss=family_of(config).loss,
-        initialise=initialise,
-        step_size=alpha,
-        **dataclasses.asdict(config.inner),
-    )
+    entry = FAMILIES[config.family]
+    family = family_of(config)
+    options: dict[str, Any] = {"loss": family.loss, "initialise": initialise, "step_size": alpha}
+    options |= dataclasses.asdict(config.inner)
+    if entry.shape is None:
+        x, y = jax.eval_shape(family.sample, jax.random.key(0)).support
+        options |= {"ways": None, "outputs": y.shape[-1]}
+    else:
+        classes, _, *size, channels = entry.shape
+        x = jax.ShapeDtypeStruct((1, channels, *size), float)
+        turns = 4 if config.rotations else 1
+        options |= {"ways": ways or config.ways, "outputs": turns * classes}
+    options["features"] = jax.eval_shape(lambda x: predict(net, x), x).shape[-1]
+    return make(config.method, net, **known(config.method, options))
 
 
 def optimiser_of(config: Config) -> optax.GradientTransformation:
     cosine = optax.cosine_decay_schedule(config.beta, config.iterations)
     adam = optax.adam(cosine if config.schedule == "cosine" else config.beta)
     return adam if config.clip is None else optax.chain(optax.clip(config.clip), adam)
-
-
-def to_dict(config: Config) -> dict[str, Any]:
-    """Plain data, flat as the flags are."""
-    values = dataclasses.asdict(config)
-    return json.loads(json.dumps(values | values.pop("inner")))
-
-
-def from_dict(values: dict[str, Any], source: str) -> Config:
-    """A config from plain data; an unknown key is an error that names it.
-
-    What is left out is as published for the family.
-    """
-    if values.get("family") in FAMILIES:
-        values = FAMILIES[values["family"]].preset | values
-    outer = {f.name for f in dataclasses.fields(Config)} - {"inner"}
-    inside = {f.name for f in dataclasses.fields(Inner)}
-    for key in values:
-        try:
-            nearest("setting", key, [*outer, *inside])
-        except InputError as error:
-            raise InputError(f"{source}: {error}") from None
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    for key, value in values.items():
-        default = to_dict(Config())[key]
-        if not _fits(value, default):
-            raise InputError(f"{source}: {key} cannot be {value!r}; write it like {default!r}")
-    inner = Inner(**{k: v for k, v in values.items() if k in inside})
-    return Config(**{k: v for k, v in values.items() if k in outer}, inner=inner)
-
-
-def _fits(value: Any, default: Any) -> bool:
-    """Is a value from a file of its default's kind? Whole numbers may stand for others."""
-    if isinstance(default, list):
-        return isinstance(value, tuple) and all(_fits(v, 0.0) for v in value)
-    if default is None or isinstance(default, float):
-        optional = default is None and value is None
-        return optional or (isinstance(value, (int, float)) and not isinstance(value, bool))
-    return type(value) is type(default)
-
-
-def read(path: Path) -> Config:
-    """A config file: TOML, or JSON as a run directory holds it."""
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:
-        raise InputError(f"{path} is not valid {path.suffix or 'TOML'}: {error}") from None
-    return from_dict({k: v for k, v in values.items() if k != "mtnet_version"}, str(path))

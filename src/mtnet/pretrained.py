@@ -10,9 +10,10 @@ from jaxtyping import Array
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from mtnet.config import Config, from_dict, learner_of, to_dict
+from mtnet.config import Config, learner_of
 from mtnet.core.types import Batch, InputError, Learner, Theta
 from mtnet.runs.checkpoints import digest, named, write_atomically
+from mtnet.settings import from_dict, to_dict
 
 BOX = files("mtnet") / "box"
 

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 from scipy.special import stdtrit
@@ -36,7 +37,8 @@ def evaluate(
         def score(arrays: Any) -> Array:
             return family.metric(predict(eqx.combine(arrays, fixed), query.x), query.y)
 
-        return jax.lax.map(score, arrays)
+        # A learner without steps has one predictor, which is as good after any number of them.
+        return jnp.broadcast_to(jax.lax.map(score, arrays), steps + 1)
 
     return jax.lax.map(one, jax.random.split(key, tasks), batch_size=min(at_once, tasks))
 

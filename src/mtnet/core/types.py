@@ -38,7 +38,9 @@ class Learner(NamedTuple):
     loss: Callable[[Theta, Episode, Key[Array, ""]], Scalar]
     """What meta-training minimises: the query loss after adaptation."""
     path: Callable[[Theta, Batch, Key[Array, ""], int], Predictor]
-    """Predictors after 0, 1, ..., n steps, stacked along a leading axis."""
+    """Predictors after 0, 1, ..., n steps, stacked along a leading axis.
+
+    One alone where a learner has no steps."""
 
 
 class Family(NamedTuple):

@@ -1,16 +1,37 @@
-"""Every method by name: `name -> (one line about it, how to make its learner)`."""
+"""Every method by name: one line about it, how to make its learner, and what it can do."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mtnet.core.types import Learner
-from mtnet.methods import gradient
+from mtnet.methods import baselines, embedding, gradient, laplace, map_ssvm, matching, meta_lstm
+
+SIZES = ("ways", "outputs", "features")
+"""What a method without a head in its network must be told."""
 
 
 class Method(NamedTuple):
     about: str
     make: Callable[..., Learner]
     """`(net, **options) -> Learner`"""
+    adapts: str = "weights"
+    """What changes from task to task."""
+    regression: bool = True
+    any_ways: bool = False
+    """Tasks may have another number of classes than those of training."""
+    embeds: bool = False
+    """The network ends in features: it has no head of its own."""
+    pretrains: bool = False
+    """Trained on all classes at once, not on tasks."""
+
+
+def _compares(about: str, make: Callable[..., Learner], adapts: str) -> Method:
+    return Method(about, make, adapts, regression=False, any_ways=True, embeds=True)
+
+
+def _baseline(about: str, make: Callable[..., Learner], adapts: str) -> Method:
+    return Method(about, make, adapts, any_ways=True, embeds=True, pretrains=True)
 
 
 METHODS: dict[str, Method] = {
@@ -21,8 +42,47 @@ METHODS: dict[str, Method] = {
     "t-net": Method("a learned metric T T' in each cell (section 3.1)", gradient.t_net),
     "mt-net-full": Method("a learned metric, and a mask for each weight", gradient.mt_net_full),
     "mt-net": Method("a learned metric in a learned subspace (section 3.2)", gradient.mt_net),
+    "l-maml": Method("MAML with a Laplace approximation (Grant et al. 2018)", laplace.l_maml),
+    "meta-lstm": Method(
+        "a learned, gated update of every weight (Ravi & Larochelle 2017)", meta_lstm.meta_lstm
+    ),
+    "matching": _compares(
+        "attention over the support set (Vinyals et al. 2016)", matching.matching, "attention"
+    ),
+    "matching-fce": _compares(
+        "the same with full context embeddings", matching.matching_fce, "attention"
+    ),
+    "prototypical": _compares(
+        "the nearest class mean (Snell et al. 2017)", embedding.prototypical, "class means"
+    ),
+    "map-ssvm": _compares(
+        "rankings by a structural SVM on mAP (Triantafillou et al. 2017)",
+        map_ssvm.map_ssvm,
+        "class means",
+    ),
+    "map-direct": _compares(
+        "the same by direct loss minimisation", map_ssvm.map_direct, "class means"
+    ),
+    "fine-tune": _baseline(
+        "one network for all classes, then a new head (Ravi & Larochelle 2017)",
+        baselines.fine_tune,
+        "head",
+    ),
+    "nearest-neighbour": _baseline(
+        "one network for all classes, then the nearest example (the same)",
+        baselines.nearest_neighbour,
+        "nothing",
+    ),
 }
 
 
 def make(name: str, net: Any, **options: Any) -> Learner:
     return METHODS[name].make(net, **options)
+
+
+def known(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that a method has a use for."""
+    own = inspect.signature(METHODS[name].make).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in own.values()):  # it moves weights by gradient
+        return {k: v for k, v in options.items() if k not in SIZES}
+    return {k: v for k, v in options.items() if k in own}

@@ -18,10 +18,10 @@ class Conv4(eqx.Module):
 
     convolutions: list[Conv2d]
     norms: list[BatchNorm]
-    head: eqx.nn.Linear
+    head: eqx.nn.Linear | eqx.nn.Identity
     pool: bool = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "channels height width"]) -> Float[Array, " ways"]:
+    def __call__(self, x: Float[Array, "channels height width"]) -> Float[Array, " outputs"]:
         x = jnp.moveaxis(x, 0, -1)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = norm(convolution.channels_last(x))
@@ -30,12 +30,13 @@ class Conv4(eqx.Module):
 
 
 def conv4(
-    shape: tuple[int, int, int], ways: int, *, filters: int = 64, pool: bool = False
+    shape: tuple[int, int, int], ways: int | None, *, filters: int = 64, pool: bool = False
 ) -> Conv4:
     """Four modules and a head; the weights are placeholders that a learner's `init` redraws.
 
     **Arguments:**
     - `shape`: (channels, height, width) of a picture.
+    - `ways`: outputs of the head; None: no head, the network ends in its features.
     - `pool`: False, stride 2 and a mean over places (Omniglot); True, 2x2 max-pooling and all
       places (mini-ImageNet, 32 filters).
     """
@@ -57,7 +58,7 @@ def conv4(
         for i in range(4)
     ]
     features = filters * (height // 16) * (width // 16) if pool else filters
-    head = eqx.nn.Linear(features, ways, key=keys[4])
+    head = eqx.nn.Identity() if ways is None else eqx.nn.Linear(features, ways, key=keys[4])
     return Conv4(convolutions, [BatchNorm(filters, axis=-1) for _ in range(4)], head, pool)
 
 

@@ -7,3 +7,10 @@ import jax
 def mlp(inputs: int = 1, outputs: int = 1, width: int = 40, depth: int = 2) -> eqx.nn.MLP:
     """An Equinox MLP; its weights are placeholders that a learner's `init` redraws."""
     return eqx.nn.MLP(inputs, outputs, width, depth, key=jax.random.key(0))
+
+
+def features(inputs: int = 1, width: int = 40, depth: int = 2) -> eqx.nn.MLP:
+    """The same without its head: the last hidden activations."""
+    return eqx.nn.MLP(
+        inputs, width, width, depth - 1, final_activation=jax.nn.relu, key=jax.random.key(0)
+    )

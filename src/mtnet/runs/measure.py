@@ -21,11 +21,19 @@ def members_of(config: Config, alpha: float) -> list[int]:
 
 
 def measure(
-    config: Config, theta: Theta, members: list[int], *, tasks: int, steps: int, **test: Any
+    config: Config,
+    theta: Theta,
+    members: list[int],
+    *,
+    tasks: int,
+    steps: int,
+    stream: int | None = None,
+    **test: Any,
 ) -> np.ndarray:
     """The metric of (members, tasks, steps + 1); `test` exchanges settings of the family.
 
-    Pictures are those of the test classes.
+    Pictures are those of the test classes. The tasks are those of each member's seed, or of
+    `stream` for all.
     """
     pixels = pixels_of(config, "test")
 
@@ -44,7 +52,8 @@ def measure(
     losses = []
     for member in members:
         seed, alpha = config.members[member]
-        key = jax.random.fold_in(jax.random.key(seed), TEST_STREAM)
+        own_stream = seed if stream is None else stream
+        key = jax.random.fold_in(jax.random.key(own_stream), TEST_STREAM)
         own = jax.tree.map(lambda a, m=member: a[m], theta)
         losses.append(np.asarray(one(own, jax.numpy.asarray(alpha), key, pixels)))
     return np.stack(losses)

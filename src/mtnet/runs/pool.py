@@ -16,8 +16,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from mtnet.config import Config, to_dict
+from mtnet.config import Config
 from mtnet.runs.run import Run, create, open_run, read_metrics
+from mtnet.settings import to_dict
 
 POLL_SECONDS = 1.0
 

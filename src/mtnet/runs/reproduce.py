@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import mtnet
-from mtnet.config import Config, nearest, to_dict
+from mtnet.config import Config, nearest
 from mtnet.core.evaluate import DIVERGED_ABOVE
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.types import Experiment, Row
@@ -16,6 +16,7 @@ from mtnet.runs.measure import measure, members_of, table
 from mtnet.runs.pool import train_all, workers
 from mtnet.runs.run import Run, open_run, read_metrics
 from mtnet.runs.train import chosen
+from mtnet.settings import to_dict
 
 STEPS = 10
 """Inner steps that are evaluated; tables quote the step they were trained for."""

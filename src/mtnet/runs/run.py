@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import mtnet
-from mtnet import config as configs
+from mtnet import settings
 from mtnet.config import Config
 from mtnet.core.types import InputError
 from mtnet.runs.checkpoints import write_atomically
@@ -34,7 +34,7 @@ def create(folder: Path, config: Config) -> Run:
     """Make a new run directory; one that is there already is never touched."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already: use --resume {folder}, or another --out")
-    values = {"mtnet_version": mtnet.__version__} | configs.to_dict(config)
+    values = {"mtnet_version": mtnet.__version__} | settings.to_dict(config)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "config.json", f"{json.dumps(values, indent=2)}\n".encode())
@@ -48,7 +48,7 @@ def create(folder: Path, config: Config) -> Run:
 def open_run(folder: Path) -> Run:
     if not (folder / "config.json").is_file():
         raise InputError(f"{folder} is not a run directory: it has no config.json")
-    return Run(folder, configs.read(folder / "config.json"))
+    return Run(folder, settings.read(folder / "config.json"))
 
 
 def read_metrics(run: Run) -> list[dict[str, Any]]:

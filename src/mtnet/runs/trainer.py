@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.config import Config, family_of, learner_of, optimiser_of, pixels_of
+from mtnet.config import Config, learner_of, optimiser_of, pixels_of, training_family
 from mtnet.core.outer import State, advance, meta_gradient, moved, start, task_keys
 from mtnet.core.types import InputError, Theta
 from mtnet.runs.pool import workers
@@ -41,8 +41,8 @@ def trainer(config: Config) -> Trainer:
     def go_on(state: State, pixels: Any, iterations: int) -> tuple[State, Array]:
         def one(state: State, key: Array, alpha: Array) -> tuple[State, Array]:
             return advance(
-                learner_of(config, alpha),
-                family_of(config, pixels),
+                learner_of(config, alpha, config.train_ways),
+                training_family(config, pixels),
                 optimiser,
                 state,
                 key,
@@ -122,8 +122,8 @@ def _gradient(config: Config, shares: int) -> tuple[Callable[..., Any], Any]:
             task_keys(key, iteration, config.meta_batch), i * size, size
         )
         at_once = min(size, config.at_once or size)
-        family = family_of(config, pixels)
-        return meta_gradient(learner_of(config, alpha), family, theta, mine, at_once)
+        learner = learner_of(config, alpha, config.train_ways)
+        return meta_gradient(learner, training_family(config, pixels), theta, mine, at_once)
 
     def gradient(theta: Theta, iteration: Array, pixels: Any, i: Array) -> Any:
         each = over_members(lambda t, n, key, alpha: one(t, n, key, alpha, pixels, i))

@@ -47,6 +47,26 @@ def episodes(
     return Family("episodes", sample, cross_entropy, accuracy)
 
 
+def all_classes(pixels: Any, count: int, *, rotations: bool = False) -> Family:
+    """No tasks: `count` pictures of any classes, each labelled with its own among all of them.
+
+    Support and query are the same pictures. With rotations a class makes four.
+    """
+    classes, examples = pixels.shape[:2]
+
+    def sample(key: Key[Array, ""]) -> Episode:
+        to_classes, to_examples, to_turns = jax.random.split(key, 3)
+        y = jax.random.randint(to_classes, (count,), 0, classes)
+        x = jnp.asarray(pixels)[y, jax.random.randint(to_examples, (count,), 0, examples)]
+        if rotations:
+            turns = jax.random.randint(to_turns, (count,), 0, 4)
+            x, y = jax.vmap(turn)(x[:, None], turns)[:, 0], 4 * y + turns
+        batch = Batch(jnp.moveaxis(x, -1, 1).astype(jnp.float32) / 255, y)
+        return Episode(batch, batch)
+
+    return Family("all classes", sample, cross_entropy, accuracy)
+
+
 def check_episode(
     shape: tuple[int, ...], ways: int, shots: int, queries: int, rotations: bool
 ) -> None:

@@ -1,0 +1,59 @@
+"""`mtnet compare`."""
+
+import json
+from pathlib import Path
+
+import tyro
+from rich.table import Table
+
+from mtnet.commands.common import check_positive, console
+from mtnet.core.types import InputError
+from mtnet.runs.checkpoints import write_atomically
+from mtnet.runs.compare import compare as compare_runs, row
+from mtnet.runs.run import open_run
+from mtnet.tasks import FAMILIES
+
+
+def compare(
+    runs: tyro.conf.Positional[tuple[Path, ...]],
+    tasks: int = 600,
+    steps: int | None = None,
+    queries: int | None = None,
+    out: Path | None = None,
+) -> None:
+    """Measure trained runs on the same fresh tasks, with a paired test against the first.
+
+    Args:
+        runs: Two run directories or more, of the same kind of tasks.
+        tasks: How many tasks.
+        steps: Inner steps on each; left out: as many as each was trained with.
+        queries: Query examples (of a class); left out: 1 picture, or 10 points of a curve.
+        out: Write the numbers to this JSON file too.
+    """
+    if len(runs) < 2:
+        raise InputError("give two run directories or more to compare")
+    check_positive(tasks=tasks, queries=queries)
+    if steps is not None and steps < 0:
+        raise InputError(f"steps must be 0 or more; it is {steps}")
+    opened = [open_run(run) for run in runs]
+    pictures = FAMILIES[opened[0].config.family].shape is not None
+    with console.status("Measuring"):
+        found = compare_runs(
+            opened, tasks=tasks, steps=steps, queries=queries or (1 if pictures else 10)
+        )
+    rows = [row(one) for one in found]
+    shown = Table(title=f"{'Percent right' if pictures else 'Loss'} on the same {tasks} tasks")
+    for column in ("run", "method", "iteration", "steps", "mean ± 95 %", "minus the first", "p"):
+        shown.add_column(column, justify="left" if column in ("run", "method") else "right")
+    for i, r in enumerate(rows):
+        apart = "" if i == 0 else f"{r['difference']:+.3f} ± {r['difference_ci95']:.3f}"
+        p = "" if r["p"] is None else f"{r['p']:.2g}"
+        mean = f"{r['mean']:.3f} ± {r['ci95']:.3f}"
+        numbers = map(str, (r["iteration"], r["steps"]))
+        shown.add_row(r["run"], r["method"], *numbers, mean, apart, p)
+    console.print(shown)
+    if out is not None:
+        try:
+            write_atomically(out, f"{json.dumps(rows, indent=1)}\n".encode())
+        except OSError as error:
+            raise InputError(f"cannot write {out}: {error.strerror}") from None

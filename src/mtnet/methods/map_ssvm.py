@@ -1,0 +1,136 @@
+"""mAP-SSVM (Triantafillou, Zemel & Urtasun 2017): every point ranks all the others.
+
+For one point, phi are the cosines to the others, P those of its class and N the rest. A ranking y
+has y_kj = 1 where k of P comes before j of N, else -1, and its score is
+
+    F(y) = 1 / (|P| |N|) sum_kj y_kj (phi_k - phi_j).
+
+Training wants the true ranking to win over every other by as much as that one's average precision
+AP falls short of 1: the structural SVM, max_y [1 - AP(y) + F(y)] - F(true). The maximum is exact,
+by dynamic programming over how many of P and of N have been ranked (Song et al. 2016), and
+its gradient is the gradient of the best ranking's score.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Scalar
+
+from mtnet.core.inner import Statistics
+from mtnet.core.losses import predict
+from mtnet.core.types import Episode, Learner
+from mtnet.methods.embedding import Initialise, class_means, comparing, unit
+
+EPSILON = 1.0
+"""How far the direct loss moves the scores towards the loss."""
+
+
+def map_ssvm(
+    net: Any,
+    *,
+    ways: int,
+    initialise: Initialise | None = None,
+    statistics: Statistics = "transductive",
+) -> Learner:
+    """The structural SVM; a new example goes to the class with the largest mean cosine."""
+    return _ranking(structural_svm, net, ways, initialise, statistics)
+
+
+def map_direct(
+    net: Any,
+    *,
+    ways: int,
+    initialise: Initialise | None = None,
+    statistics: Statistics = "transductive",
+) -> Learner:
+    """The direct loss: (max_y [F(y) + epsilon (1 - AP(y))] - max_y F(y)) / epsilon."""
+    return _ranking(direct_loss, net, ways, initialise, statistics)
+
+
+def _ranking(
+    objective: Any, net: Any, ways: int, initialise: Initialise | None, statistics: Statistics
+) -> Learner:
+    def loss(net: Any, episode: Episode) -> Scalar:
+        """Support and query are one set: each of its points ranks the rest."""
+        x, y = (jnp.concatenate(pair) for pair in zip(*episode, strict=True))
+        features = unit(predict(net, x))
+        same, itself = y[:, None] == y[None, :], jnp.eye(len(y), dtype=bool)
+        each = jax.vmap(lambda *row: objective(*row))(features @ features.T, same, ~itself)
+        return jnp.mean(each)
+
+    return comparing(
+        net,
+        lambda _, features, labels: class_means(unit(features), labels, ways),
+        lambda f, means: means @ unit(f),
+        loss=loss,
+        initialise=initialise,
+        statistics=statistics,
+    )
+
+
+def structural_svm(
+    phi: Float[Array, " n"], relevant: Bool[Array, " n"], there: Bool[Array, " n"]
+) -> Scalar:
+    """How much the best wrong ranking is ahead of the true one, with its loss added."""
+    return best_ranking(phi, relevant, there, 1.0) - true_score(phi, relevant, there)
+
+
+def direct_loss(
+    phi: Float[Array, " n"], relevant: Bool[Array, " n"], there: Bool[Array, " n"]
+) -> Scalar:
+    best = partial(best_ranking, phi, relevant, there)
+    return (best(EPSILON) - best(0.0)) / EPSILON
+
+
+def true_score(
+    phi: Float[Array, " n"], relevant: Bool[Array, " n"], there: Bool[Array, " n"]
+) -> Scalar:
+    """F of the ranking that puts all of P first."""
+    P, N = relevant & there, ~relevant & there
+    mean = lambda which: jnp.sum(phi * which) / jnp.maximum(jnp.sum(which), 1)  # noqa: E731
+    return mean(P) - mean(N)
+
+
+def best_ranking(
+    phi: Float[Array, " n"],
+    relevant: Bool[Array, " n"],
+    there: Bool[Array, " n"],
+    weight: float,
+) -> Scalar:
+    """max_y [F(y) + weight (1 - AP(y))], exactly.
+
+    Both P and N stand in the order of phi in the best ranking. With i of P and j of N ranked,
+
+        h(i, j) = max( h(i - 1, j) - weight / |P| * i / (i + j),     the next is of P
+                       h(i, j - 1) + B(i, j) ),                      the next is of N
+        B(i, j) = 1 / (|P| |N|) sum_k (1 if k <= i else -1) (phi_k - phi_j).
+    """
+    P, N = relevant & there, ~relevant & there
+    p, n = jnp.maximum(jnp.sum(P), 1), jnp.maximum(jnp.sum(N), 1)
+    first = lambda which: jnp.where(which, phi, -jnp.inf)  # noqa: E731
+    a, b = (jnp.sort(first(which), descending=True) for which in (P, N))
+    size = len(phi)
+    in_p, in_n = jnp.arange(size) < jnp.sum(P), jnp.arange(size) < jnp.sum(N)
+    a, b = jnp.where(in_p, a, 0), jnp.where(in_n, b, 0)
+    before = jnp.concatenate([jnp.zeros(1, phi.dtype), jnp.cumsum(a)])  # sum of the first i of P
+    i = jnp.arange(size + 1)
+    count = jnp.minimum(i, jnp.sum(P))
+    signs = 2 * count - jnp.sum(P)  # sum of the signs
+    sums = 2 * before - before[-1]
+
+    def with_positives(down: Array, j: Array) -> Array:
+        """h(., j) where only the first term is open to all but those in `down`."""
+        lost = jnp.where(i > 0, weight / p * i / jnp.maximum(i + j, 1), 0)
+        total = jnp.cumsum(jnp.where(i <= jnp.sum(P), lost, 0))
+        return jax.lax.cummax(down + total) - total
+
+    def add_negative(h: Array, next_one: Any) -> tuple[Array, None]:
+        phi_j, real, j = next_one
+        B = (sums - signs * phi_j) / (p * n)
+        return jnp.where(real, with_positives(h + B, j), h), None
+
+    start = with_positives(jnp.where(i == 0, 0.0, -jnp.inf), jnp.zeros(()))
+    h, _ = jax.lax.scan(add_negative, start, (b, in_n, jnp.arange(1, size + 1)))
+    return weight + h[jnp.sum(P)]

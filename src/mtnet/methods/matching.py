@@ -1,0 +1,113 @@
+"""Matching Networks (Vinyals et al. 2016): attention over the support set."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from mtnet.core.inner import Statistics
+from mtnet.core.types import Learner
+from mtnet.methods.embedding import Initialise, comparing, one_hot, unit
+
+READS = 5
+"""Times the attention LSTM of a query reads the support set."""
+
+
+class Memory(NamedTuple):
+    g: Float[Array, "n features"]
+    y: Float[Array, "n ways"]
+    reader: eqx.nn.LSTMCell | None
+    """The attention LSTM, with full context embeddings."""
+
+
+class Context(NamedTuple):
+    """Full context embeddings: an LSTM each way over the support set, and one for a query."""
+
+    forward: eqx.nn.LSTMCell
+    backward: eqx.nn.LSTMCell
+    reader: eqx.nn.LSTMCell
+
+
+def matching(
+    net: Any,
+    *,
+    ways: int,
+    initialise: Initialise | None = None,
+    statistics: Statistics = "transductive",
+) -> Learner:
+    """p(y | x) = sum_i a(x, x_i) y_i, where a is a softmax of cosines."""
+
+    def remember(_: Any, features: Array, labels: Int[Array, " n"]) -> Memory:
+        return Memory(features, one_hot(labels, ways), None)
+
+    return comparing(net, remember, attention, initialise=initialise, statistics=statistics)
+
+
+def matching_fce(
+    net: Any,
+    *,
+    ways: int,
+    features: int,
+    initialise: Initialise | None = None,
+    statistics: Statistics = "transductive",
+) -> Learner:
+    """The same with full context embeddings: every feature is seen in the light of the others.
+
+    The support set is read class by class, whatever order it comes in. `features`: how many
+    the network makes.
+    """
+
+    def extra(key: Key[Array, ""]) -> Context:
+        one, two, three = jax.random.split(key, 3)
+        cell = partial(eqx.nn.LSTMCell, hidden_size=features)
+        return Context(
+            cell(features, key=one), cell(features, key=two), cell(2 * features, key=three)
+        )
+
+    def remember(context: Context, f: Array, labels: Int[Array, " n"]) -> Memory:
+        order = jnp.lexsort((f[:, 0], labels))
+        return Memory(in_context(context, f[order]), one_hot(labels[order], ways), context.reader)
+
+    return comparing(
+        net, remember, attention, extra=extra, initialise=initialise, statistics=statistics
+    )
+
+
+def attention(f: Float[Array, " features"], memory: Memory) -> Float[Array, " ways"]:
+    """log p(y | x): logits whose softmax is the attention that each class gets."""
+    if memory.reader is not None:
+        f = read(memory.reader, f, memory.g)
+    log_a = jax.nn.log_softmax(unit(memory.g) @ unit(f))
+    return jax.nn.logsumexp(log_a[:, None], axis=0, b=memory.y)
+
+
+def in_context(context: Context, f: Float[Array, "n features"]) -> Float[Array, "n features"]:
+    """g(x_i, S) = forward_i + backward_i + g'(x_i), their eq. for the support set."""
+
+    def run(cell: eqx.nn.LSTMCell, inputs: Array) -> Array:
+        def step(state: Any, x: Array) -> tuple[Any, Array]:
+            state = cell(x, state)
+            return state, state[0]
+
+        zero = jnp.zeros_like(inputs[0])
+        return jax.lax.scan(step, (zero, zero), inputs)[1]
+
+    return run(context.forward, f) + run(context.backward, f[::-1])[::-1] + f
+
+
+def read(
+    reader: eqx.nn.LSTMCell, f: Float[Array, " features"], g: Float[Array, "n features"]
+) -> Float[Array, " features"]:
+    """f(x, S): h_k = LSTM([f', r_{k-1}], h_{k-1}) + f', where r is what h attends to in g."""
+
+    def step(state: Any, _: Any) -> tuple[Any, None]:
+        h, c = state
+        r = jax.nn.softmax(g @ h) @ g
+        h, c = reader(jnp.concatenate([f, r]), (h, c))
+        return (h + f, c), None
+
+    (h, _), _ = jax.lax.scan(step, (f, jnp.zeros_like(f)), length=READS)
+    return h

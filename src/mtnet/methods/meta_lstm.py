@@ -1,0 +1,123 @@
+"""Meta-learner LSTM (Ravi & Larochelle 2017): the task's weights are the cell state of an LSTM.
+
+    c_t = f_t * c_{t-1} - i_t * dL/dc_{t-1}
+
+is gradient descent where the forget gate f is 1 and the input gate i the step size. Both gates
+are learned functions of gradient, loss, weight and their own last value, the same for
+every weight; the first state c_0 is learned too. Gradients and losses go in as constants, which
+makes training first-order, as published.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Key, Scalar
+
+from mtnet.core.inner import Statistics, objective_on
+from mtnet.core.losses import mse, predict
+from mtnet.core.types import Batch, Episode, Learner, Loss
+from mtnet.methods.embedding import Initialise, begin
+from mtnet.nets.norm import settle
+
+HIDDEN, P = 20, 10.0
+
+
+class Gate(NamedTuple):
+    """sigmoid(h W_h + c W_c + last W_last + b), for every weight."""
+
+    h: Float[Array, " hidden"]
+    c: Float[Array, ""]
+    last: Float[Array, ""]
+    b: Float[Array, ""]
+
+    def __call__(self, h: Array, c: Array, last: Array) -> Array:
+        return jax.nn.sigmoid(h @ self.h + c * self.c + last * self.last + self.b)
+
+
+class Rule(NamedTuple):
+    """theta: the first weights, and how they move."""
+
+    c: Float[Array, " weights"]
+    lstm: eqx.nn.LSTMCell
+    i: Gate
+    f: Gate
+
+
+def meta_lstm(
+    net: Any,
+    *,
+    loss: Loss = mse,
+    steps: int = 5,
+    initialise: Initialise | None = None,
+    statistics: Statistics = "transductive",
+) -> Learner:
+    """Any network whose every weight moves by the learned rule, for `steps` steps."""
+
+    def unravel(c: Float[Array, " weights"]) -> Any:
+        arrays, static = eqx.partition(net, eqx.is_inexact_array)
+        return eqx.combine(ravel_pytree(arrays)[1](c), static)
+
+    def init(key: Key[Array, ""]) -> Rule:
+        to_net, to_lstm, to_i, to_f = jax.random.split(key, 4)
+        begun = net if initialise is None else begin(net, initialise, to_net)
+        c = ravel_pytree(eqx.filter(begun, eqx.is_inexact_array))[0]
+        # Steps begin small, around sigmoid(-4.5) = 0.01, and next to nothing is forgotten.
+        gates = gate(to_i, -5.0, -4.0), gate(to_f, 4.0, 6.0)
+        return Rule(c, eqx.nn.LSTMCell(4, HIDDEN, key=to_lstm), *gates)
+
+    def along(theta: Rule, support: Batch, steps: int) -> tuple[Array, Array]:
+        """The last weights, and all of them."""
+        task = objective_on(support, loss, predict)
+
+        def step(state: Any, _: Any) -> tuple[Any, Array]:
+            c, i, f, memory = state
+            value, g = jax.lax.stop_gradient(jax.value_and_grad(lambda c: task(unravel(c)))(c))
+            seen = jnp.concatenate(
+                [preprocess(g), jnp.broadcast_to(preprocess(value), (len(c), 2))], axis=1
+            )
+            memory = jax.vmap(theta.lstm)(seen, memory)
+            i, f = theta.i(memory[0], c, i), theta.f(memory[0], c, f)
+            c = f * c - i * g
+            return (c, i, f, memory), c
+
+        empty = jnp.zeros((len(theta.c), HIDDEN), theta.c.dtype)
+        zero, one = jnp.zeros_like(theta.c), jnp.ones_like(theta.c)
+        (c, *_), later = jax.lax.scan(step, (theta.c, zero, one, (empty, empty)), length=steps)
+        return c, jnp.concatenate([theta.c[None], later])
+
+    def finished(c: Array, support: Batch) -> Any:
+        made = unravel(c)
+        return settle(made, support.x) if statistics == "inductive" else made
+
+    def adapt(theta: Rule, support: Batch, key: Key[Array, ""]) -> Any:
+        return finished(along(theta, support, steps)[0], support)
+
+    def query_loss(theta: Rule, episode: Episode, key: Key[Array, ""]) -> Scalar:
+        model = adapt(theta, episode.support, key)
+        return objective_on(episode.query, loss, predict)(model)
+
+    def path(theta: Rule, support: Batch, key: Key[Array, ""], steps: int) -> Any:
+        _, c = along(theta, support, steps)
+        return eqx.filter_vmap(lambda c: finished(c, support))(c)
+
+    return Learner(init, adapt, query_loss, path)
+
+
+def gate(key: Key[Array, ""], low: float, high: float) -> Gate:
+    to_h, to_c, to_last, to_b = jax.random.split(key, 4)
+    small = lambda key, *shape: jax.random.uniform(key, shape, minval=-0.01, maxval=0.01)  # noqa: E731
+    b = jax.random.uniform(to_b, (), minval=low, maxval=high)
+    return Gate(small(to_h, HIDDEN), small(to_c), small(to_last), b)
+
+
+def preprocess(x: Float[Array, "..."]) -> Float[Array, "... 2"]:
+    """(log|x| / p, sign x) where |x| >= e^-p, else (-1, e^p x): size and sign apart, p = 10."""
+    size = jnp.abs(x)
+    large = size >= jnp.exp(-P)
+    log = jnp.log(jnp.where(large, size, 1.0)) / P
+    return jnp.stack(
+        [jnp.where(large, log, -1.0), jnp.where(large, jnp.sign(x), jnp.exp(P) * x)], axis=-1
+    )

@@ -1,0 +1,80 @@
+"""Trained runs side by side, on the very same tasks."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import ttest_rel
+
+from mtnet.core.evaluate import summarise
+from mtnet.core.types import InputError
+from mtnet.methods import METHODS
+from mtnet.runs.measure import measure
+from mtnet.runs.run import Run
+from mtnet.runs.train import chosen
+
+SAME = ("family", "ways", "shots", "rotations", "order", "reach", "halved")
+"""What makes the tasks; runs that differ in it are not compared."""
+
+
+class Compared(NamedTuple):
+    """One run against the first."""
+
+    run: Run
+    steps: int
+    iteration: int
+    scores: np.ndarray
+    """The metric, one number a task."""
+    difference: float
+    ci95: float
+    p: float
+    """Of a paired t-test; not a number for the first run."""
+
+
+def compare(
+    runs: Sequence[Run], *, tasks: int, steps: int | None = None, queries: int = 1
+) -> list[Compared]:
+    """Every run on the same fresh tasks; of a run with several seeds, its first network."""
+    first = runs[0].config
+    for run in runs[1:]:
+        for name in SAME:
+            ours, theirs = getattr(first, name), getattr(run.config, name)
+            free = name == "ways" and METHODS[run.config.method].any_ways
+            if ours != theirs and not free:
+                raise InputError(
+                    f"{run.folder} has {name} {theirs}, {runs[0].folder} has {ours}: "
+                    "their tasks are not the same"
+                )
+    found: list[Compared] = []
+    for run in runs:
+        own = run.config.inner.steps if steps is None else steps
+        iteration, theta = chosen(run)
+        test = {"queries": queries, "ways": first.ways}
+        scores = measure(run.config, theta, [0], tasks=tasks, steps=own, stream=0, **test)
+        base = found[0].scores if found else scores[0, :, own]
+        found.append(Compared(run, own, iteration, *paired(scores[0, :, own], base)))
+    return found
+
+
+def paired(scores: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, float, float, float]:
+    """Scores, their mean difference from those of the base, its interval, and a p-value."""
+    apart = summarise(scores - base)
+    p = float("nan") if np.array_equal(scores, base) else float(ttest_rel(scores, base).pvalue)
+    return scores, apart.mean, apart.ci95, p
+
+
+def row(compared: Compared) -> dict[str, Any]:
+    """Plain data, for a table or a file."""
+    mean, ci95, *_ = summarise(compared.scores)
+    return {
+        "run": str(compared.run.folder),
+        "method": compared.run.config.method,
+        "iteration": compared.iteration,
+        "steps": compared.steps,
+        "mean": mean,
+        "ci95": ci95,
+        "difference": compared.difference,
+        "difference_ci95": compared.ci95,
+        "p": None if np.isnan(compared.p) else compared.p,
+        "tasks": len(compared.scores),
+    }

@@ -1,0 +1,336 @@
+"""What every method must obey on classes and on curves, and oracles that know nothing of ours."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import arrays, assert_close, differ, shaken, small_batch
+from hypothesis import given, strategies as st
+
+from mtnet import Batch, Episode, InputError, cross_entropy, mse, predict
+from mtnet.config import Config, learner_of, training_family
+from mtnet.core.outer import meta_gradient
+from mtnet.core.rules import RULES
+from mtnet.methods import METHODS, known, laplace, make, map_ssvm, matching, meta_lstm
+from mtnet.settings import preset
+from mtnet.tasks.episodes import all_classes, episodes
+
+KEY = jax.random.key(7)
+WAYS, FEATURES, CLASSES = 3, 4, 6
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def labelled(seed, labels):
+    x = jax.random.normal(jax.random.key(seed), (len(labels), 2))
+    return Batch(x, jnp.array(labels))
+
+
+CLASSED = Episode(labelled(1, [0, 1, 2, 2, 1]), labelled(2, [2, 0, 1, 1]))
+CURVES = Episode(small_batch(2), small_batch(3))
+
+
+def learner(name, episode=CLASSED, **more):
+    """A learner of the small tasks, with whatever options its method knows."""
+    method, classes = METHODS[name], episode is CLASSED
+    outputs = FEATURES if method.embeds else WAYS if classes else 2
+    net = eqx.nn.MLP(2, outputs, 5, 1, activation=jnp.tanh, key=jax.random.key(1))
+    options = {"loss": cross_entropy if classes else mse, "alpha": 0.1, "steps": 2}
+    options |= {"ways": WAYS if classes else None, "features": FEATURES}
+    options |= {"outputs": CLASSES if classes else 2}
+    return make(name, net, **known(name, options | more))
+
+
+def tasks_of(name):
+    return [CLASSED, CURVES] if METHODS[name].regression else [CLASSED]
+
+
+@every_method
+def test_the_order_of_the_support_set_and_of_calls_does_not_matter(name):
+    for episode in tasks_of(name):
+        made = learner(name, episode)
+        theta = shaken(made.init(KEY))
+        adapt = eqx.filter_jit(made.adapt)
+        model = adapt(theta, episode.support, KEY)
+        assert eqx.tree_equal(model, adapt(theta, episode.support, KEY))
+        backwards = jax.tree.map(lambda a: a[::-1], episode.support)
+        other = adapt(theta, backwards, KEY)
+        assert_close(predict(model, episode.query.x), predict(other, episode.query.x))
+        another = adapt(theta, episode.query, KEY)
+        assert differ(predict(model, episode.query.x), predict(another, episode.query.x))
+
+
+@every_method
+def test_a_path_ends_in_the_adapted_predictor(name):
+    made = learner(name)
+    theta = shaken(made.init(KEY))
+    path = made.path(theta, CLASSED.support, KEY, 2)
+    points = {len(a) for a in jax.tree.leaves(arrays(path))}
+    assert points in ({1}, {3})
+    last = jax.tree.map(lambda a: a[-1] if eqx.is_array(a) else a, path)
+    assert_close(last, made.adapt(theta, CLASSED.support, KEY))
+
+
+@every_method
+def test_the_gradient_is_finite_and_matches_differences(name):
+    """But for the masks' logits (straight-through) and the first-order meta-LSTM."""
+    made = learner(name)
+    theta = shaken(made.init(KEY))
+    slope = jax.grad(made.loss)(theta, CLASSED, KEY)
+    assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(slope))
+    if name == "meta-lstm":
+        return
+    direction = shaken(jax.tree.map(jnp.zeros_like, theta), seed=9)
+    if hasattr(theta, "zeta"):
+        direction = direction._replace(zeta=jax.tree.map(jnp.zeros_like, theta.zeta))
+    at = lambda h: made.loss(  # noqa: E731
+        jax.tree.map(lambda t, d: t + h * d, theta, direction), CLASSED, KEY
+    )
+    expected = (at(1e-5) - at(-1e-5)) / 2e-5
+    assert abs(expected) > 1e-4, "nothing to compare"
+    found = sum(jax.tree.leaves(jax.tree.map(jnp.vdot, slope, direction)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+OTHERWISE = {"map-ssvm", "map-direct", "l-maml", "fine-tune", "nearest-neighbour"}
+
+
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - OTHERWISE))
+def test_training_minimises_the_query_loss_after_adaptation(name):
+    made = learner(name)
+    theta = shaken(made.init(KEY))
+    model = made.adapt(theta, CLASSED.support, KEY)
+    expected = cross_entropy(predict(model, CLASSED.query.x), CLASSED.query.y)
+    assert_close(made.loss(theta, CLASSED, KEY), expected)
+
+
+@pytest.mark.parametrize("name", ["mt-net", *sorted(METHODS.keys() - RULES.keys())])
+def test_training_on_pictures_lowers_the_loss(name):
+    """Through the settings, as `mtnet train` does it: tasks, or all classes for a baseline."""
+    config = Config(
+        **{"method": name, "family": "omniglot", "ways": 2, "shots": 1, "queries": 2},
+        **{"filters": 4, "meta_batch": 2, "head_sd": 0.1},
+        inner=preset("omniglot").inner,
+    )
+    rng = np.random.default_rng(0)
+    shape = rng.integers(0, 256, (4, 1, 28, 28, 1))
+    pixels = jnp.asarray((shape + rng.integers(0, 20, (4, 5, 28, 28, 1))).clip(0, 255), jnp.uint8)
+    made, family = learner_of(config), training_family(config, pixels)
+    theta = made.init(KEY)
+    step = jax.jit(lambda t: meta_gradient(made, family, t, jax.random.split(KEY, 2), 1))
+    before, _ = step(theta)
+    adam = optax.adam(1e-2)
+    state = adam.init(theta)
+    for _ in range(8):
+        updates, state = adam.update(step(theta)[1], state, theta)
+        theta = optax.apply_updates(theta, updates)
+    assert step(theta)[0] < before
+
+
+@pytest.mark.parametrize("name", [n for n, m in METHODS.items() if not m.regression])
+def test_classes_are_asked_for_where_a_method_needs_them(name):
+    with pytest.raises(InputError, match="classes"):
+        Config(method=name, family="sine")
+    with pytest.raises(InputError, match="whole numbers"):
+        learner(name).adapt(learner(name).init(KEY), CURVES.support, KEY)
+
+
+@every_method
+def test_other_ways_in_training_are_refused_or_done(name):
+    settings = {"method": name, "family": "omniglot", "shots": 1, "queries": 1}
+    if METHODS[name].any_ways:
+        assert learner_of(Config(train_ways=8, **settings), None, 8)
+    else:
+        with pytest.raises(InputError, match="train_ways"):
+            Config(train_ways=8, **settings)
+
+
+def test_all_classes_have_labels_of_their_own():
+    pixels = jnp.arange(6, dtype=jnp.uint8).reshape(6, 1, 1, 1, 1) + jnp.zeros(
+        (6, 3, 2, 2, 1), jnp.uint8
+    )
+    x, y = all_classes(pixels, 50).sample(KEY).query
+    assert_close(jnp.round(255 * x[:, 0, 0, 0]), y.astype(x.dtype))
+    corner = pixels.at[:, :, 0, 0, 0].set(100)
+    x, y = all_classes(corner, 50, rotations=True).sample(KEY).query
+    place = jnp.argmax(x.reshape(50, 4), axis=1)
+    turned = jnp.array([0, 2, 3, 1])  # the corner goes round: down, right, up
+    assert_close(place, turned[y % 4])
+    assert int(jnp.max(y)) < 24
+
+
+# Matching networks
+
+
+def cosine(a, b):
+    return a @ b / (np.linalg.norm(a) * np.linalg.norm(b))
+
+
+def test_attention_is_the_naive_loop():
+    g, f = np.random.default_rng(0).normal(size=(2, 5, 4))
+    labels = [0, 2, 1, 2, 0]
+    e = [np.exp(cosine(f[0], row)) for row in g]
+    expected = np.zeros(3)
+    for weight, label in zip(e, labels, strict=True):
+        expected[label] += weight / sum(e)
+    memory = matching.Memory(jnp.asarray(g), jax.nn.one_hot(jnp.array(labels), 3), None)
+    assert_close(jnp.exp(matching.attention(jnp.asarray(f[0]), memory)), jnp.asarray(expected))
+
+
+def lstm(cell, x, h, c):
+    """The textbook's four gates."""
+    z = np.asarray(cell.weight_ih) @ x + np.asarray(cell.weight_hh) @ h + np.asarray(cell.bias)
+    i, f, g, o = np.split(z, 4)
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))  # noqa: E731
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def test_full_context_embeddings_are_the_naive_loop():
+    one, two, three = jax.random.split(KEY, 3)
+    cells = [eqx.nn.LSTMCell(4, 4, key=one), eqx.nn.LSTMCell(4, 4, key=two)]
+    reader = eqx.nn.LSTMCell(8, 4, key=three)
+    g, f = np.random.default_rng(0).normal(size=(2, 5, 4))
+    expected = g.copy()
+    for cell, order in zip(cells, (range(5), range(4, -1, -1)), strict=True):
+        h = c = np.zeros(4)
+        for i in order:
+            h, c = lstm(cell, g[i], h, c)
+            expected[i] += h
+    assert_close(
+        matching.in_context(matching.Context(*cells, reader), jnp.asarray(g)), jnp.asarray(expected)
+    )
+    h, c = f[0], np.zeros(4)
+    for _ in range(matching.READS):
+        a = np.exp(g @ h)
+        h, c = lstm(reader, np.concatenate([f[0], a / a.sum() @ g]), h, c)
+        h = h + f[0]
+    assert_close(matching.read(reader, jnp.asarray(f[0]), jnp.asarray(g)), jnp.asarray(h))
+
+
+# Rankings
+
+
+def by_hand(phi, relevant):
+    """F and AP of every ranking there is."""
+    P, N = [np.flatnonzero(relevant == r) for r in (True, False)]
+    for order in itertools.permutations(range(len(phi))):
+        place = np.argsort(order)
+        y = np.where(place[P][:, None] < place[N][None, :], 1, -1)
+        F = np.mean(y * (phi[P][:, None] - phi[N][None, :]))
+        hits = np.sort(place[P])
+        AP = np.mean([(i + 1) / (p + 1) for i, p in enumerate(hits)])
+        yield F, AP
+
+
+rankings = st.integers(1, 3).flatmap(
+    lambda p: st.tuples(
+        st.just(p), st.lists(st.floats(-1, 1, width=16), min_size=p + 1, max_size=6)
+    )
+)
+
+
+@given(rankings, st.sampled_from([0.0, 0.3, 1.0, 5.0]))
+def test_the_best_ranking_is_the_best_of_all(drawn, weight):
+    positives, phi = drawn
+    phi, relevant = np.array(phi), np.arange(len(phi)) < positives
+    expected = max(F + weight * (1 - AP) for F, AP in by_hand(phi, relevant))
+    padded = jnp.append(jnp.asarray(phi), 0.7)  # a point that is not there: the ranking one
+    there = jnp.arange(len(padded)) < len(phi)
+    found = map_ssvm.best_ranking(padded, jnp.append(jnp.asarray(relevant), True), there, weight)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_true_ranking_has_the_score_of_perfect_precision():
+    phi, relevant = np.array([0.3, -0.2, 0.5, 0.1]), np.array([True, True, False, False])
+    expected = next(F for F, AP in by_hand(phi, relevant) if AP == 1)
+    found = map_ssvm.true_score(jnp.asarray(phi), jnp.asarray(relevant), jnp.ones(4, bool))
+    np.testing.assert_allclose(found, expected)
+
+
+# Baselines, prototypes
+
+
+def test_prototypes_of_one_shot_are_nearest_neighbours():
+    one_shot = labelled(1, [2, 0, 1])
+    made = learner("prototypical")
+    theta = shaken(made.init(KEY))
+    model = made.adapt(theta, one_shot, KEY)
+    features = np.asarray(predict(model.net, one_shot.x))
+    for x in np.random.default_rng(0).normal(size=(20, 2)):
+        away = np.linalg.norm(features - np.asarray(model.net(jnp.asarray(x))), axis=1)
+        assert int(jnp.argmax(model(jnp.asarray(x)))) == int(one_shot.y[np.argmin(away)])
+
+
+def test_fine_tuning_leaves_the_features_alone():
+    made = learner("fine-tune", alpha=0.5, steps=40)
+    theta = shaken(made.init(KEY))
+    model = made.adapt(theta, CLASSED.support, KEY)
+    assert_close(arrays(model.net), theta.net)
+    before = cross_entropy(jnp.zeros((5, WAYS)), CLASSED.support.y)
+    assert cross_entropy(predict(model, CLASSED.support.x), CLASSED.support.y) < before
+
+
+# The meta-learner LSTM
+
+
+def test_with_gates_set_by_hand_the_meta_lstm_is_gradient_descent():
+    alpha, steps = 0.1, 3
+    net = eqx.nn.MLP(2, 2, 5, 1, activation=jnp.tanh, key=KEY)
+    made = meta_lstm.meta_lstm(net, loss=mse, steps=steps)
+    theta = made.init(KEY)
+    still = jax.tree.map(jnp.zeros_like, theta.i)
+    theta = theta._replace(
+        i=still._replace(b=jnp.log(alpha / (1 - alpha))), f=still._replace(b=jnp.array(1e3))
+    )
+    weights, static = eqx.partition(net, eqx.is_inexact_array)
+    for _ in range(steps):
+        loss = lambda w: mse(predict(eqx.combine(w, static), CURVES.support.x), CURVES.support.y)  # noqa: E731
+        weights = jax.tree.map(lambda w, g: w - alpha * g, weights, jax.grad(loss)(weights))
+    assert_close(arrays(made.adapt(theta, CURVES.support, KEY)), weights)
+
+
+@given(st.floats(-1e6, 1e6))
+def test_preprocessing_keeps_size_and_sign_apart(x):
+    size, sign = meta_lstm.preprocess(jnp.asarray(x))
+    large = abs(x) >= np.exp(-10)
+    expected = (np.log(abs(x)) / 10, np.sign(x)) if large else (-1, np.exp(10) * x)
+    np.testing.assert_allclose((size, sign), expected, rtol=1e-12, atol=1e-12)
+
+
+# L-MAML
+
+
+def test_the_log_determinant_of_the_kronecker_product_is_the_dense_one():
+    rng = np.random.default_rng(0)
+    L, R = (a @ a.T for a in (rng.normal(size=(3, 3)), rng.normal(size=(4, 4))))
+    d = 0.2
+    dense = np.kron(L + d * np.eye(3), R + d * np.eye(4))
+    found = laplace.log_det({"cell": (jnp.asarray(L), jnp.asarray(R))}, damping=d**2)
+    np.testing.assert_allclose(found, np.linalg.slogdet(dense)[1])
+
+
+def test_the_curvature_of_one_example_of_a_linear_layer_is_exact():
+    """E[vec G vec G'], from the gradient by hand: (2 / outputs) (W x + b - y) [x, 1]'."""
+    net = eqx.nn.Linear(2, 3, key=KEY)
+    x, y = np.random.default_rng(0).normal(size=(2, 3))
+    slope = 2 / 3 * (np.asarray(net.weight) @ x[:2] + np.asarray(net.bias) - y)
+    G = np.outer(slope, [*x[:2], 1]).ravel()
+    ((L, R),) = laplace.factors(net, Batch(jnp.array([x[:2]]), jnp.array([y])), mse).values()
+    np.testing.assert_allclose(np.kron(L, R), np.outer(G, G), atol=1e-9)
+
+
+def test_without_its_determinant_l_maml_is_maml():
+    laplaced, plain = learner("l-maml", eta=0.0), learner("maml")
+    theta = shaken(plain.init(KEY))
+    assert_close(laplaced.loss(theta, CLASSED, KEY), plain.loss(theta, CLASSED, KEY))
+
+
+def test_an_episode_family_of_more_ways_has_them():
+    pixels = jnp.zeros((9, 3, 28, 28, 1), jnp.uint8)
+    config = Config(method="prototypical", family="omniglot", shots=1, queries=2, train_ways=8)
+    assert training_family(config, pixels).sample(KEY).support.x.shape[0] == 8
+    assert episodes(pixels, ways=5).sample(KEY).support.x.shape[0] == 5
