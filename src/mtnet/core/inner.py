@@ -25,6 +25,8 @@ class Theta(NamedTuple):
     """Meta-SGD's learned step sizes."""
     rest: dict[str, Array]
     """What is no cell: meta-learned, not adapted."""
+    A: Cells[Weights] | None = None
+    """T W, where it has been computed for many tasks together."""
 
 
 Draw = Literal["task", "step"]
@@ -148,7 +150,7 @@ def descend(
         A = step(A, key)
         return A, A
 
-    A = fold(T, W)
+    A = fold(T, W) if theta.A is None else theta.A
     path = [jax.tree.map(lambda a: a[None], A)]
     if steps:
         # The first step is outside the loop: there A is still the same for all tasks, and

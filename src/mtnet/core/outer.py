@@ -40,17 +40,22 @@ def meta_gradient(learner: Learner, family: Family, theta: Theta, keys: Array, a
         return one(keys[0]) if len(keys) == 1 else jnp.mean(jax.vmap(one)(keys))
 
     value_and_gradient = jax.value_and_grad(mean_loss)
+    prepared, back = jax.vjp(learner.prepare, theta)
     if at_once is None or at_once >= len(keys):
-        return value_and_gradient(theta, keys)
+        loss, gradient = value_and_gradient(prepared, keys)
+        return loss, back(gradient)[0]
     if at_once < 1 or len(keys) % at_once:
         raise InputError(f"at_once ({at_once}) must divide the meta-batch ({len(keys)})")
 
     def add(total, some_keys):
-        return jax.tree.map(jnp.add, total, value_and_gradient(theta, some_keys)), None
+        return jax.tree.map(jnp.add, total, value_and_gradient(prepared, some_keys)), None
 
-    zero = jax.tree.map(jnp.zeros_like, jax.eval_shape(value_and_gradient, theta, keys[:at_once]))
+    zero = jax.tree.map(
+        jnp.zeros_like, jax.eval_shape(value_and_gradient, prepared, keys[:at_once])
+    )
     total, _ = jax.lax.scan(add, zero, keys.reshape(-1, at_once))
-    return jax.tree.map(lambda t: t * (at_once / len(keys)), total)
+    loss, gradient = jax.tree.map(lambda t: t * (at_once / len(keys)), total)
+    return loss, back(gradient)[0]
 
 
 def advance(

@@ -41,6 +41,8 @@ class Learner(NamedTuple):
     """Predictors after 0, 1, ..., n steps, stacked along a leading axis.
 
     One alone where a learner has no steps."""
+    prepare: Callable[[Theta], Theta] = lambda theta: theta
+    """theta with what all tasks share computed already; the other functions take either."""
 
 
 class Family(NamedTuple):

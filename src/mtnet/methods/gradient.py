@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, Scalar
 
-from mtnet.core.cells import Cells, Weights, identity, split
-from mtnet.core.inner import Inner, Theta, descend, objective_on
+from mtnet.core.cells import Cells, Weights, fold, identity, split
+from mtnet.core.inner import Inner, Theta, descend, objective_on, rescaled
 from mtnet.core.losses import mse, predict
 from mtnet.core.rules import RULES, Rule
 from mtnet.core.types import Batch, Episode, InputError, Learner, Loss
@@ -91,7 +91,10 @@ def gradient_learner(
     def query_loss(theta: Theta, episode: Episode, key: Key[Array, ""]) -> Scalar:
         return objective_on(episode.query, loss, predict)(last(theta, episode.support, key, True))
 
-    return Learner(init, adapt, query_loss, path)
+    def prepare(theta: Theta) -> Theta:
+        return theta._replace(A=fold(*rescaled(theta, inner, alpha)))
+
+    return Learner(init, adapt, query_loss, path, prepare)
 
 
 def truncated_normal(sd: float = 0.01) -> Initialise:
