@@ -227,25 +227,6 @@ PEERS: dict[str, tuple[Make, ...]] = {
 """Of several ways to write a peer the fastest is timed."""
 
 
-def clear(theta: Theta) -> None:
-    for p in flat(theta):
-        p.grad = None
-
-
-def error(make: Make, work: Work, truth: Any) -> float:
-    """Largest relative error of a peer on mtnet's own tasks, masks and parameters."""
-    theta = theta_of(truth.theta)
-    tasks = tasks_of(truth.support, truth.query, theta.zeta.dtype)
-    loss = make(work, theta)(tasks, torch.tensor(truth.noise))
-    wanted = flat(theta_of(truth.gradient))
-    if not truth.theta.T:  # MAML: only W and the offsets are its own
-        wanted = wanted[: len(theta.W) + len(theta.offsets)]
-    pairs = [(loss, torch.tensor(truth.loss, dtype=loss.dtype))]
-    pairs += [(p.grad, w) for p, w in zip(flat(theta), wanted, strict=False)]
-    # max() would lose a NaN, torch's does not.
-    return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()
-
-
 def _one_by_one(one: Callable[..., Tensor], tasks: Tasks, noise: Tensor) -> Tensor:
     total = noise.new_zeros(())
     for task in zip(noise, *tasks, strict=True):

@@ -12,7 +12,7 @@ from common import ALPHA, BETA, DEPTH, META_BATCH, QUERIES, SHOTS, WIDTH, Conten
 from mtnet.config import Config, family_of, learner_of, optimiser_of
 from mtnet.core.inner import Inner, Theta
 from mtnet.core.outer import advance, meta_gradient, start
-from mtnet.core.types import Learner
+from mtnet.core.types import Family, Learner
 from mtnet.methods import gradient
 
 MT_NET, MAML, PLAIN = "mtnet mt-net", "mtnet maml", "mtnet mt-net, T on matrices only"
@@ -96,6 +96,13 @@ def reference(name: str) -> Reference:
     theta = rough(made.init(jax.random.key(2)), jax.random.key(3))
     keys = jax.random.split(jax.random.key(4), META_BATCH)
     loss, slope = jax.jit(lambda t, k: meta_gradient(made, family, t, k, None))(theta, keys)
+    return with_draws(family, theta, keys, loss, slope)
+
+
+def with_draws(
+    family: Family, theta: Theta, keys: jax.Array, loss: jax.Array, slope: Theta
+) -> Reference:
+    """What a meta-step has found, and what its keys have drawn: tasks and mask noise."""
     rows = sum(w[0].shape[0] for w in theta.W.values())
 
     def drawn(key: jax.Array) -> Any:

@@ -11,6 +11,7 @@ from rich.table import Table
 from mtnet.commands.common import check_positive, console, duration, warn
 from mtnet.config import Config
 from mtnet.core.types import InputError
+from mtnet.methods import METHODS
 from mtnet.pretrained import store
 from mtnet.report.progress import Bars
 from mtnet.runs import run as rundir
@@ -100,6 +101,7 @@ def evaluate(
     iteration, theta = chosen(opened, warn)
     config = opened.config
     entry = FAMILIES[config.family]
+    steps = steps if METHODS[config.method].steps else 0
     tasks, shots = tasks or entry.tests["tasks"], shots or entry.tests["shots"]
     test = {} if entry.shape is None else {"queries": 1}
     seeds = [seed for seed, _ in config.members]

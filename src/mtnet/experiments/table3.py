@@ -17,6 +17,7 @@ from typing import Any
 
 from mtnet.config import Config
 from mtnet.experiments.types import Experiment, Row
+from mtnet.methods import METHODS as SYSTEMS
 from mtnet.settings import preset
 
 METHODS = ("maml", "meta-sgd", "t-net", "mt-net")
@@ -67,6 +68,7 @@ def table3(
             )
             for training, c in configs.items()
             for n in STEPS
+            if n == steps or SYSTEMS[c.method].steps
         ]
 
     def notes(results: dict[str, Any]) -> list[str]:

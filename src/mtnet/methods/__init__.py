@@ -24,10 +24,12 @@ class Method(NamedTuple):
     """The network ends in features: it has no head of its own."""
     pretrains: bool = False
     """Trained on all classes at once, not on tasks."""
+    steps: bool = True
+    """A task is learned in steps, and may be measured after any of them."""
 
 
 def _compares(about: str, make: Callable[..., Learner], adapts: str) -> Method:
-    return Method(about, make, adapts, regression=False, any_ways=True, embeds=True)
+    return Method(about, make, adapts, regression=False, any_ways=True, embeds=True, steps=False)
 
 
 def _baseline(about: str, make: Callable[..., Learner], adapts: str) -> Method:
@@ -72,7 +74,7 @@ METHODS: dict[str, Method] = {
         "one network for all classes, then the nearest example (the same)",
         baselines.nearest_neighbour,
         "nothing",
-    ),
+    )._replace(steps=False),
 }
 
 

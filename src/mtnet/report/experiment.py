@@ -94,7 +94,7 @@ def _pictures(results: dict[str, Any], runs: dict[str, Run]) -> list[str]:
             label = f"{name}, alpha {alpha:g}" if run.config.sweep else name
             curves[label] = (iterations, losses[:, members])
             networks[label] = (run.config, _member(run, members[0]), alpha)
-    with_T = {name: network for name, network in networks.items() if network[1].T}
+    with_T = {name: network for name, network in networks.items() if getattr(network[1], "T", None)}
     spectra = []
     if with_T:
         caption = "Spectrum of alpha E[T M T'] in each cell, first seed"
@@ -121,7 +121,8 @@ def _of_images(
     networks: dict[str, tuple[Config, Theta, float]],
     spectra: list[str],
 ) -> list[str]:
-    masked = {name: theta for name, (_, theta, _) in networks.items() if theta.zeta}
+    thetas = {name: theta for name, (_, theta, _) in networks.items()}
+    masked = {name: theta for name, theta in thetas.items() if getattr(theta, "zeta", None)}
     parts = [
         html.heading("Accuracy by step"),
         html.picture(images.accuracy_by_step(results), "Test classes, 95 % intervals"),

@@ -56,7 +56,8 @@ def adapted_curves(config: Config, theta: Theta, alpha: float, tasks: int = 4) -
         axes.plot(truth.x[order, 0], truth.y[order, 0], color="black", lw=1, label="truth")
         for step, colour in ((0, COLOURS[4]), (1, COLOURS[1]), (10, COLOURS[2])):
             label = "before" if step == 0 else f"{step} step{'s' * (step > 1)}"
-            axes.plot(x[:, 0], curves[step, :, 0], color=colour, lw=1.2, label=label)
+            if step < len(curves):  # a learner without steps has one curve
+                axes.plot(x[:, 0], curves[step, :, 0], color=colour, lw=1.2, label=label)
         axes.plot(support.x[:, 0], support.y[:, 0], "k^", ms=4, label="support")
         axes.set_title(f"{family.name}, task {i + 1}", fontsize=8)
     low, high = grid[0].get_ylim()

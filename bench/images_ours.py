@@ -1,0 +1,112 @@
+"""mtnet's side of the picture benchmark: random pictures, settings, meta-training, the truth."""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import jax
+import numpy as np
+from common import Contender
+from ours import MAML, MT_NET, Reference, rough, with_draws
+
+from mtnet.commands.common import cores
+from mtnet.config import Config, family_of, learner_of, pixels_of
+from mtnet.core.outer import meta_gradient
+from mtnet.data.cache import store
+from mtnet.runs.trainer import GoOn, shared, trainer
+from mtnet.settings import preset
+from mtnet.tasks import FAMILIES
+
+ONE = f"{MT_NET}, one process"
+SETS = ("omniglot", "mini-imagenet")
+CLASSES = {"train": 20, "validation": 5, "test": 5}
+EXAMPLES = 20
+UNTUNED = {"xla_backend_optimization_level": 0}
+"""For a program that is looked at or run once: same buffers and operations, compiled sooner."""
+
+
+@contextmanager
+def random_pictures() -> Iterator[Path]:
+    """`$MTNET_CACHE` is a temporary folder, in which every set of pictures is random pixels."""
+    with (
+        TemporaryDirectory(prefix="mtnet-bench-") as folder,
+        patch.dict(os.environ, MTNET_CACHE=folder),
+    ):
+        for name in SETS:
+            store_random(name)
+        yield Path(folder)
+
+
+def store_random(name: str) -> None:
+    shape = (sum(CLASSES.values()), EXAMPLES, *FAMILIES[name].shape[2:])
+    pixels = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    splits = {split: [f"{split} {i}" for i in range(n)] for split, n in CLASSES.items()}
+    store(name, pixels, shape, splits, "random pixels")
+
+
+def settings(family: str, name: str = MT_NET, tasks: int | None = None, **inner: Any) -> Config:
+    """The published settings of a family, for one of mtnet's contenders."""
+    config = preset(family)
+    tasks = tasks or config.meta_batch
+    return dataclasses.replace(
+        config,
+        method="maml" if name == MAML else "mt-net",
+        meta_batch=tasks,
+        at_once=min(tasks, config.at_once or tasks),
+        inner=dataclasses.replace(config.inner, **inner),
+    )
+
+
+def processes(tasks: int) -> int:
+    """As many as there are cores, or as can share the tasks equally."""
+    return max(n for n in range(1, cores() + 1) if tasks % n == 0)
+
+
+def meta_training(config: Config, name: str) -> AbstractContextManager[GoOn]:
+    """As `mtnet train --cores N` does it, with all cores; or in this process."""
+    return shared(trainer(config), config, 1 if name == ONE else processes(config.meta_batch))
+
+
+def contender(
+    config: Config, name: str, go_on: GoOn, steps: int | None, error: float = 0.0
+) -> Contender:
+    """Meta-training from its beginning, in every slice anew."""
+    begin, pixels = trainer(config).begin(), pixels_of(config)
+
+    def run(steps: int) -> None:
+        state = begin
+        for _ in range(steps):
+            state, _ = jax.block_until_ready(go_on(state, pixels, 1))
+
+    return Contender(name, run, steps, error=error, role="mtnet")
+
+
+def traced(config: Config) -> Any:
+    """One step of meta-training in one process, neither compiled nor run."""
+    work = trainer(config)
+    return work.go_on.trace(jax.eval_shape(work.begin), pixels_of(config), 1)
+
+
+def looked_at(config: Config) -> Any:
+    """The same step compiled, for its figures only."""
+    return traced(config).lower().compile(UNTUNED)
+
+
+def reference(config: Config) -> Reference:
+    """One meta-gradient in float64, with its tasks and its mask noise."""
+    with jax.enable_x64(True):
+        learner, pixels = learner_of(config), pixels_of(config)
+        theta = rough(learner.init(jax.random.key(0)), jax.random.key(3))
+        keys = jax.random.split(jax.random.key(1), config.meta_batch)
+
+        @partial(jax.jit, compiler_options=UNTUNED)
+        def gradient(theta, keys, pixels):
+            return meta_gradient(learner, family_of(config, pixels), theta, keys, config.at_once)
+
+        return with_draws(family_of(config, pixels), theta, keys, *gradient(theta, keys, pixels))
