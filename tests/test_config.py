@@ -54,7 +54,7 @@ curves = st.builds(
     width=counts,
     depth=counts,
     W_sd=positive,
-    **common,
+    **common | {"method": st.sampled_from([n for n, m in METHODS.items() if m.regression])},
 )
 pictures = st.builds(
     Config,
