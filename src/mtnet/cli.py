@@ -34,7 +34,8 @@ def list_() -> None:
     whether tasks may have another number of classes than those of training.
     """
     methods = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("Methods", "", "adapts", "curves", "classes", "other ways"):
+    methods.add_column("Methods", no_wrap=True)
+    for column in ("", "adapts", "curves", "classes", "other ways"):
         methods.add_column(column)
     yes = lambda able: "yes" if able else "-"  # noqa: E731
     for name, m in METHODS.items():
