@@ -41,7 +41,7 @@ def learner(name, episode=CLASSED, **more):
     options = {"loss": cross_entropy if classes else mse, "alpha": 0.1, "steps": 2}
     options |= {"ways": WAYS if classes else None, "features": FEATURES}
     options |= {"outputs": CLASSES if classes else 2}
-    return make(name, net, **known(name, options | more))
+    return make(name, net, **(known(name, options) | more))
 
 
 def tasks_of(name):
@@ -169,15 +169,17 @@ def cosine(a, b):
     return a @ b / (np.linalg.norm(a) * np.linalg.norm(b))
 
 
-def test_attention_is_the_naive_loop():
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_attention_is_the_naive_loop(scale):
     g, f = np.random.default_rng(0).normal(size=(2, 5, 4))
     labels = [0, 2, 1, 2, 0]
-    e = [np.exp(cosine(f[0], row)) for row in g]
+    e = [np.exp(scale * cosine(f[0], row)) for row in g]
     expected = np.zeros(3)
     for weight, label in zip(e, labels, strict=True):
         expected[label] += weight / sum(e)
     memory = matching.Memory(jnp.asarray(g), jax.nn.one_hot(jnp.array(labels), 3), None)
-    assert_close(jnp.exp(matching.attention(jnp.asarray(f[0]), memory)), jnp.asarray(expected))
+    found = jnp.exp(matching.attention(jnp.asarray(f[0]), memory, scale))
+    assert_close(found, jnp.asarray(expected))
 
 
 def lstm(cell, x, h, c):
@@ -233,14 +235,15 @@ rankings = st.integers(1, 3).flatmap(
 )
 
 
-@given(rankings, st.sampled_from([0.0, 0.3, 1.0, 5.0]))
-def test_the_best_ranking_is_the_best_of_all(drawn, weight):
+@given(rankings, st.sampled_from([0.0, 0.3, 1.0, 5.0]), st.sampled_from([None, 3]))
+def test_the_best_ranking_is_the_best_of_all(drawn, weight, most):
     positives, phi = drawn
     phi, relevant = np.array(phi), np.arange(len(phi)) < positives
     expected = max(F + weight * (1 - AP) for F, AP in by_hand(phi, relevant))
     padded = jnp.append(jnp.asarray(phi), 0.7)  # a point that is not there: the ranking one
     there = jnp.arange(len(padded)) < len(phi)
-    found = map_ssvm.best_ranking(padded, jnp.append(jnp.asarray(relevant), True), there, weight)
+    marks = jnp.append(jnp.asarray(relevant), True)
+    found = map_ssvm.best_ranking(padded, marks, there, weight, most)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -304,23 +307,25 @@ def test_preprocessing_keeps_size_and_sign_apart(x):
 # L-MAML
 
 
-def test_the_log_determinant_of_the_kronecker_product_is_the_dense_one():
-    rng = np.random.default_rng(0)
-    L, R = (a @ a.T for a in (rng.normal(size=(3, 3)), rng.normal(size=(4, 4))))
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_the_log_determinant_of_the_kronecker_product_is_the_dense_one(n):
+    G = np.random.default_rng(0).normal(size=(n, 3, 4))
+    L, R = sum(g @ g.T for g in G), sum(g.T @ g for g in G)
     d = 0.2
     dense = np.kron(L + d * np.eye(3), R + d * np.eye(4))
-    found = laplace.log_det({"cell": (jnp.asarray(L), jnp.asarray(R))}, damping=d**2)
+    found = laplace.log_det({"cell": jnp.asarray(G)}, damping=d**2)
     np.testing.assert_allclose(found, np.linalg.slogdet(dense)[1])
 
 
 def test_the_curvature_of_one_example_of_a_linear_layer_is_exact():
-    """E[vec G vec G'], from the gradient by hand: (2 / outputs) (W x + b - y) [x, 1]'."""
+    """There it is the outer product of the gradient with itself, H = L (x) R."""
     net = eqx.nn.Linear(2, 3, key=KEY)
-    x, y = np.random.default_rng(0).normal(size=(2, 3))
-    slope = 2 / 3 * (np.asarray(net.weight) @ x[:2] + np.asarray(net.bias) - y)
-    G = np.outer(slope, [*x[:2], 1]).ravel()
-    ((L, R),) = laplace.factors(net, Batch(jnp.array([x[:2]]), jnp.array([y])), mse).values()
-    np.testing.assert_allclose(np.kron(L, R), np.outer(G, G), atol=1e-9)
+    x, y = np.array([0.5, -1.5, 1.0]), np.array([1.0, -2.0, 0.3])
+    (G,) = laplace.gradients(net, Batch(jnp.array([x[:2]]), jnp.array([y])), mse).values()
+    L, R = G[0] @ G[0].T, G[0].T @ G[0]
+    error = np.asarray(net.weight) @ x[:2] + np.asarray(net.bias) - y
+    g = np.outer(2 / 3 * error, x).reshape(-1)
+    np.testing.assert_allclose(np.kron(L, R), np.outer(g, g), atol=1e-12)
 
 
 def test_without_its_determinant_l_maml_is_maml():

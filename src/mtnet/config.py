@@ -196,6 +196,7 @@ def learner_of(
         x = jax.ShapeDtypeStruct((1, channels, *size), float)
         turns = 4 if config.rotations else 1
         options |= {"ways": ways or config.ways, "outputs": turns * classes}
+        options["most"] = config.shots + config.queries
     options["features"] = jax.eval_shape(lambda x: predict(net, x), x).shape[-1]
     return make(config.method, net, **known(config.method, options))
 

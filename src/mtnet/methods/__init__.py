@@ -1,20 +1,25 @@
 """Every method by name: one line about it, how to make its learner, and what it can do."""
 
-import inspect
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from mtnet.core.inner import Inner
 from mtnet.core.types import Learner
 from mtnet.methods import baselines, embedding, gradient, laplace, map_ssvm, matching, meta_lstm
 
-SIZES = ("ways", "outputs", "features")
-"""What a method without a head in its network must be told."""
+GRADIENT = ("loss", "initialise", "step_size", *(f.name for f in dataclasses.fields(Inner)))
+"""Settings that a method which moves weights by gradient has a use for."""
+COMPARES = ("ways", "initialise", "statistics")
+PRETRAINS = (*COMPARES, "loss", "features", "outputs")
 
 
 class Method(NamedTuple):
     about: str
     make: Callable[..., Learner]
     """`(net, **options) -> Learner`"""
+    takes: tuple[str, ...] = GRADIENT
+    """The settings it has a use for, out of those that a training knows."""
     adapts: str = "weights"
     """What changes from task to task."""
     regression: bool = True
@@ -28,12 +33,14 @@ class Method(NamedTuple):
     """A task is learned in steps, and may be measured after any of them."""
 
 
-def _compares(about: str, make: Callable[..., Learner], adapts: str) -> Method:
-    return Method(about, make, adapts, regression=False, any_ways=True, embeds=True, steps=False)
+def _compares(about: str, make: Callable[..., Learner], adapts: str, *takes: str) -> Method:
+    able = {"regression": False, "any_ways": True, "embeds": True, "steps": False}
+    return Method(about, make, (*COMPARES, *takes), adapts, **able)
 
 
-def _baseline(about: str, make: Callable[..., Learner], adapts: str) -> Method:
-    return Method(about, make, adapts, any_ways=True, embeds=True, pretrains=True)
+def _baseline(about: str, make: Callable[..., Learner], adapts: str, *takes: str) -> Method:
+    able = {"any_ways": True, "embeds": True, "pretrains": True, "steps": bool(takes)}
+    return Method(about, make, (*PRETRAINS, *takes), adapts, **able)
 
 
 METHODS: dict[str, Method] = {
@@ -46,13 +53,15 @@ METHODS: dict[str, Method] = {
     "mt-net": Method("a learned metric in a learned subspace (section 3.2)", gradient.mt_net),
     "l-maml": Method("MAML with a Laplace approximation (Grant et al. 2018)", laplace.l_maml),
     "meta-lstm": Method(
-        "a learned, gated update of every weight (Ravi & Larochelle 2017)", meta_lstm.meta_lstm
+        "a learned, gated update of every weight (Ravi & Larochelle 2017)",
+        meta_lstm.meta_lstm,
+        ("loss", "steps", "initialise", "statistics"),
     ),
     "matching": _compares(
         "attention over the support set (Vinyals et al. 2016)", matching.matching, "attention"
     ),
     "matching-fce": _compares(
-        "the same with full context embeddings", matching.matching_fce, "attention"
+        "the same with full context embeddings", matching.matching_fce, "attention", "features"
     ),
     "prototypical": _compares(
         "the nearest class mean (Snell et al. 2017)", embedding.prototypical, "class means"
@@ -61,20 +70,22 @@ METHODS: dict[str, Method] = {
         "rankings by a structural SVM on mAP (Triantafillou et al. 2017)",
         map_ssvm.map_ssvm,
         "class means",
+        "most",
     ),
     "map-direct": _compares(
-        "the same by direct loss minimisation", map_ssvm.map_direct, "class means"
+        "the same by direct loss minimisation", map_ssvm.map_direct, "class means", "most"
     ),
     "fine-tune": _baseline(
         "one network for all classes, then a new head (Ravi & Larochelle 2017)",
         baselines.fine_tune,
         "head",
+        *("alpha", "step_size", "steps"),
     ),
     "nearest-neighbour": _baseline(
         "one network for all classes, then the nearest example (the same)",
         baselines.nearest_neighbour,
         "nothing",
-    )._replace(steps=False),
+    ),
 }
 
 
@@ -84,7 +95,4 @@ def make(name: str, net: Any, **options: Any) -> Learner:
 
 def known(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Those of the options that a method has a use for."""
-    own = inspect.signature(METHODS[name].make).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in own.values()):  # it moves weights by gradient
-        return {k: v for k, v in options.items() if k not in SIZES}
-    return {k: v for k, v in options.items() if k in own}
+    return {k: v for k, v in options.items() if k in METHODS[name].takes}

@@ -121,14 +121,8 @@ def unit(features: Float[Array, "... features"]) -> Float[Array, "... features"]
     return features * jax.lax.rsqrt(square + 1e-12)
 
 
-def prototypical(
-    net: Any,
-    *,
-    ways: int,
-    initialise: Initialise | None = None,
-    statistics: Statistics = "transductive",
-) -> Learner:
-    """Prototypical networks (Snell, Swersky & Zemel 2017).
+def prototypical(net: Any, *, ways: int, **options: Any) -> Learner:
+    """Prototypical networks (Snell, Swersky & Zemel 2017); `options`: those of `comparing`.
 
     c_k is the mean feature of class k, and p(y = k | x) is proportional to
     exp(-|f(x) - c_k|^2).
@@ -137,10 +131,7 @@ def prototypical(
     def score(f: Float[Array, " features"], c: Float[Array, "ways features"]) -> Array:
         return -jnp.sum(jnp.square(f - c), axis=-1)
 
-    return comparing(
-        net,
-        lambda _, features, labels: class_means(features, labels, ways),
-        score,
-        initialise=initialise,
-        statistics=statistics,
-    )
+    def remember(_: Any, features: Array, labels: Int[Array, " n"]) -> Array:
+        return class_means(features, labels, ways)
+
+    return comparing(net, remember, score, **options)

@@ -10,6 +10,7 @@ which is exact for one example of a Linear layer, and K-FAC's estimate where len
 of its factors are independent. It asks nothing of the network but its cells.
 """
 
+import math
 from typing import Any
 
 import jax
@@ -46,34 +47,45 @@ def l_maml(
     def query_loss(theta: Theta, episode: Episode, key: Key[Array, ""]) -> Scalar:
         model = learner.adapt(theta, episode.support, key)
         fit = loss(predict(model, episode.query.x), episode.query.y)
-        return fit + eta / 2 * log_det(factors(model, episode.support, loss))
+        return fit + eta / 2 * log_det(gradients(model, episode.support, loss))
 
     return learner._replace(loss=query_loss)
 
 
-def factors(net: Any, support: Batch, loss: Loss) -> Cells[tuple[Array, Array]]:
-    """L and R of every cell; a bias is one more input."""
+def gradients(net: Any, support: Batch, loss: Loss) -> Cells[Float[Array, "n rows columns"]]:
+    """G_i / sqrt(n sqrt t) of every cell, so that L and R are plain sums; a bias is one column."""
     parts = split(net)
 
     def each(W: Any) -> Float[Array, " n"]:
         predictions = predict(parts.join(W, parts.rest), support.x)
         return jax.vmap(lambda p, y: loss(p[None], y[None]))(predictions, support.y)
 
-    def of_cell(gradients: Any) -> tuple[Array, Array]:
+    def of_cell(gradients: Any) -> Float[Array, "n rows columns"]:
         G = jnp.concatenate([g.reshape(*g.shape[:2], -1) for g in gradients], axis=2)
-        n, t = len(G), jnp.mean(jnp.sum(jnp.square(G), (1, 2)))
-        scale = jax.lax.rsqrt(t + 1e-12) / n
-        return scale * jnp.einsum("nij,nkj->ik", G, G), scale * jnp.einsum("nij,nik->jk", G, G)
+        t = jnp.mean(jnp.sum(jnp.square(G), (1, 2)))
+        return G * (t + 1e-12) ** -0.25 * len(G) ** -0.5
 
     return {cell: of_cell(g) for cell, g in jax.jacrev(each)(parts.W).items()}
 
 
-def log_det(curvature: Cells[tuple[Array, Array]], damping: float = DAMPING) -> Scalar:
+def log_det(
+    scaled: Cells[Float[Array, "n rows columns"]], damping: float = DAMPING
+) -> Float[Array, ""]:
     """log det of (L + d I) (x) (R + d I), over all cells: rows(R) log det L + rows(L) log det R."""
+    d = damping**0.5
 
-    def one(L: Float[Array, "i i"], R: Float[Array, "j j"]) -> Scalar:
-        d = damping**0.5
-        of = lambda S: jnp.linalg.slogdet(S + d * jnp.eye(len(S), dtype=S.dtype))[1]  # noqa: E731
-        return len(R) * of(L) + len(L) * of(R)
+    def one(G: Float[Array, "n rows columns"]) -> Scalar:
+        _, rows, columns = G.shape
+        left = jnp.moveaxis(G, 0, 1).reshape(rows, -1)  # L = left left'
+        right = G.reshape(-1, columns).T  # R = right right'
+        return columns * of_product(left, d) + rows * of_product(right, d)
 
-    return sum((one(*pair) for pair in curvature.values()), start=jnp.zeros(()))
+    return sum((one(G) for G in scaled.values()), start=jnp.zeros(()))
+
+
+def of_product(B: Float[Array, "k m"], d: float) -> Scalar:
+    """log det(B B' + d I), by way of B' B where that is smaller."""
+    k, m = B.shape
+    S = B @ B.T if k <= m else B.T @ B
+    root = jnp.linalg.cholesky(S + d * jnp.eye(len(S), dtype=S.dtype))
+    return (k - len(S)) * math.log(d) + 2 * jnp.sum(jnp.log(jnp.diagonal(root)))

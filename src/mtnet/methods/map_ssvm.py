@@ -18,46 +18,39 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Scalar
 
-from mtnet.core.inner import Statistics
 from mtnet.core.losses import predict
 from mtnet.core.types import Episode, Learner
-from mtnet.methods.embedding import Initialise, class_means, comparing, unit
+from mtnet.methods.embedding import class_means, comparing, unit
 
+Scores = Float[Array, " n"]
+Marks = Bool[Array, " n"]
 EPSILON = 1.0
 """How far the direct loss moves the scores towards the loss."""
 
 
-def map_ssvm(
-    net: Any,
-    *,
-    ways: int,
-    initialise: Initialise | None = None,
-    statistics: Statistics = "transductive",
-) -> Learner:
-    """The structural SVM; a new example goes to the class with the largest mean cosine."""
-    return _ranking(structural_svm, net, ways, initialise, statistics)
+def map_ssvm(net: Any, *, ways: int, most: int | None = None, **options: Any) -> Learner:
+    """The structural SVM; a new example goes to the class with the largest mean cosine.
+
+    `most`: examples of a class in an episode, at the most; knowing it makes training faster.
+    `options`: those of `comparing`.
+    """
+    return _ranking(structural_svm, net, ways, most, options)
 
 
-def map_direct(
-    net: Any,
-    *,
-    ways: int,
-    initialise: Initialise | None = None,
-    statistics: Statistics = "transductive",
-) -> Learner:
+def map_direct(net: Any, *, ways: int, most: int | None = None, **options: Any) -> Learner:
     """The direct loss: (max_y [F(y) + epsilon (1 - AP(y))] - max_y F(y)) / epsilon."""
-    return _ranking(direct_loss, net, ways, initialise, statistics)
+    return _ranking(direct_loss, net, ways, most, options)
 
 
 def _ranking(
-    objective: Any, net: Any, ways: int, initialise: Initialise | None, statistics: Statistics
+    objective: Any, net: Any, ways: int, most: int | None, options: dict[str, Any]
 ) -> Learner:
     def loss(net: Any, episode: Episode) -> Scalar:
         """Support and query are one set: each of its points ranks the rest."""
         x, y = (jnp.concatenate(pair) for pair in zip(*episode, strict=True))
         features = unit(predict(net, x))
         same, itself = y[:, None] == y[None, :], jnp.eye(len(y), dtype=bool)
-        each = jax.vmap(lambda *row: objective(*row))(features @ features.T, same, ~itself)
+        each = jax.vmap(lambda *row: objective(*row, most))(features @ features.T, same, ~itself)
         return jnp.mean(each)
 
     return comparing(
@@ -65,28 +58,21 @@ def _ranking(
         lambda _, features, labels: class_means(unit(features), labels, ways),
         lambda f, means: means @ unit(f),
         loss=loss,
-        initialise=initialise,
-        statistics=statistics,
+        **options,
     )
 
 
-def structural_svm(
-    phi: Float[Array, " n"], relevant: Bool[Array, " n"], there: Bool[Array, " n"]
-) -> Scalar:
+def structural_svm(phi: Scores, relevant: Marks, there: Marks, most: int | None = None) -> Scalar:
     """How much the best wrong ranking is ahead of the true one, with its loss added."""
-    return best_ranking(phi, relevant, there, 1.0) - true_score(phi, relevant, there)
+    return best_ranking(phi, relevant, there, 1.0, most) - true_score(phi, relevant, there)
 
 
-def direct_loss(
-    phi: Float[Array, " n"], relevant: Bool[Array, " n"], there: Bool[Array, " n"]
-) -> Scalar:
-    best = partial(best_ranking, phi, relevant, there)
+def direct_loss(phi: Scores, relevant: Marks, there: Marks, most: int | None = None) -> Scalar:
+    best = partial(best_ranking, phi, relevant, there, most=most)
     return (best(EPSILON) - best(0.0)) / EPSILON
 
 
-def true_score(
-    phi: Float[Array, " n"], relevant: Bool[Array, " n"], there: Bool[Array, " n"]
-) -> Scalar:
+def true_score(phi: Scores, relevant: Marks, there: Marks) -> Scalar:
     """F of the ranking that puts all of P first."""
     P, N = relevant & there, ~relevant & there
     mean = lambda which: jnp.sum(phi * which) / jnp.maximum(jnp.sum(which), 1)  # noqa: E731
@@ -94,14 +80,12 @@ def true_score(
 
 
 def best_ranking(
-    phi: Float[Array, " n"],
-    relevant: Bool[Array, " n"],
-    there: Bool[Array, " n"],
-    weight: float,
+    phi: Scores, relevant: Marks, there: Marks, weight: float, most: int | None = None
 ) -> Scalar:
     """max_y [F(y) + weight (1 - AP(y))], exactly.
 
-    Both P and N stand in the order of phi in the best ranking. With i of P and j of N ranked,
+    Both P and N stand in the order of phi in the best ranking. With i of P (`most` at the most)
+    and j of N ranked,
 
         h(i, j) = max( h(i - 1, j) - weight / |P| * i / (i + j),     the next is of P
                        h(i, j - 1) + B(i, j) ),                      the next is of N
@@ -111,11 +95,11 @@ def best_ranking(
     p, n = jnp.maximum(jnp.sum(P), 1), jnp.maximum(jnp.sum(N), 1)
     first = lambda which: jnp.where(which, phi, -jnp.inf)  # noqa: E731
     a, b = (jnp.sort(first(which), descending=True) for which in (P, N))
-    size = len(phi)
-    in_p, in_n = jnp.arange(size) < jnp.sum(P), jnp.arange(size) < jnp.sum(N)
+    a = a[:most]
+    in_p, in_n = jnp.arange(len(a)) < jnp.sum(P), jnp.arange(len(b)) < jnp.sum(N)
     a, b = jnp.where(in_p, a, 0), jnp.where(in_n, b, 0)
     before = jnp.concatenate([jnp.zeros(1, phi.dtype), jnp.cumsum(a)])  # sum of the first i of P
-    i = jnp.arange(size + 1)
+    i = jnp.arange(len(a) + 1)
     count = jnp.minimum(i, jnp.sum(P))
     signs = 2 * count - jnp.sum(P)  # sum of the signs
     sums = 2 * before - before[-1]
@@ -132,5 +116,5 @@ def best_ranking(
         return jnp.where(real, with_positives(h + B, j), h), None
 
     start = with_positives(jnp.where(i == 0, 0.0, -jnp.inf), jnp.zeros(()))
-    h, _ = jax.lax.scan(add_negative, start, (b, in_n, jnp.arange(1, size + 1)))
+    h, _ = jax.lax.scan(add_negative, start, (b, in_n, jnp.arange(1, len(b) + 1)))
     return weight + h[jnp.sum(P)]

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from mtnet.core.inner import Statistics
 from mtnet.core.types import Learner
-from mtnet.methods.embedding import Initialise, comparing, one_hot, unit
+from mtnet.methods.embedding import comparing, one_hot, unit
 
+SCALE = 10.0
+"""Of the cosines; published is 1, whose softmax stays almost flat and trains far more slowly."""
 READS = 5
 """Times the attention LSTM of a query reads the support set."""
 
@@ -31,28 +32,20 @@ class Context(NamedTuple):
     reader: eqx.nn.LSTMCell
 
 
-def matching(
-    net: Any,
-    *,
-    ways: int,
-    initialise: Initialise | None = None,
-    statistics: Statistics = "transductive",
-) -> Learner:
-    """p(y | x) = sum_i a(x, x_i) y_i, where a is a softmax of cosines."""
+def matching(net: Any, *, ways: int, scale: float = SCALE, **options: Any) -> Learner:
+    """p(y | x) = sum_i a(x, x_i) y_i, where a is a softmax of `scale` times the cosines.
+
+    `options`: those of `comparing`.
+    """
 
     def remember(_: Any, features: Array, labels: Int[Array, " n"]) -> Memory:
         return Memory(features, one_hot(labels, ways), None)
 
-    return comparing(net, remember, attention, initialise=initialise, statistics=statistics)
+    return comparing(net, remember, partial(attention, scale=scale), **options)
 
 
 def matching_fce(
-    net: Any,
-    *,
-    ways: int,
-    features: int,
-    initialise: Initialise | None = None,
-    statistics: Statistics = "transductive",
+    net: Any, *, ways: int, features: int, scale: float = SCALE, **options: Any
 ) -> Learner:
     """The same with full context embeddings: every feature is seen in the light of the others.
 
@@ -71,16 +64,16 @@ def matching_fce(
         order = jnp.lexsort((f[:, 0], labels))
         return Memory(in_context(context, f[order]), one_hot(labels[order], ways), context.reader)
 
-    return comparing(
-        net, remember, attention, extra=extra, initialise=initialise, statistics=statistics
-    )
+    return comparing(net, remember, partial(attention, scale=scale), extra=extra, **options)
 
 
-def attention(f: Float[Array, " features"], memory: Memory) -> Float[Array, " ways"]:
+def attention(
+    f: Float[Array, " features"], memory: Memory, scale: float = 1.0
+) -> Float[Array, " ways"]:
     """log p(y | x): logits whose softmax is the attention that each class gets."""
     if memory.reader is not None:
         f = read(memory.reader, f, memory.g)
-    log_a = jax.nn.log_softmax(unit(memory.g) @ unit(f))
+    log_a = jax.nn.log_softmax(scale * unit(memory.g) @ unit(f))
     return jax.nn.logsumexp(log_a[:, None], axis=0, b=memory.y)
 
 
