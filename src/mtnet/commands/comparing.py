@@ -1,17 +1,29 @@
 """`mtnet compare`."""
 
 import json
+import shlex
+import sys
 from pathlib import Path
 
 import tyro
 from rich.table import Table
 
+import mtnet
 from mtnet.commands.common import check_positive, console
 from mtnet.core.types import InputError
 from mtnet.runs.checkpoints import write_atomically
 from mtnet.runs.compare import compare as compare_runs, row
 from mtnet.runs.run import open_run
+from mtnet.settings import to_dict
 from mtnet.tasks import FAMILIES
+
+PROTOCOL = {
+    "tasks": "fresh ones, of test classes where there are classes; the same for every run",
+    "network": "of a run with several seeds the first; its best state on validation tasks, "
+    "or its last",
+    "ci95": "1.96 standard errors over tasks; of a difference: over the tasks' differences",
+    "p": "paired t-test over tasks, against the first run",
+}
 
 
 def compare(
@@ -53,7 +65,14 @@ def compare(
         shown.add_row(r["run"], r["method"], *numbers, mean, apart, p)
     console.print(shown)
     if out is not None:
+        written = {
+            "mtnet_version": mtnet.__version__,
+            "command": shlex.join(["mtnet", *sys.argv[1:]]),
+            "protocol": PROTOCOL,
+            "trainings": {str(run.folder): to_dict(run.config) for run in opened},
+            "rows": rows,
+        }
         try:
-            write_atomically(out, f"{json.dumps(rows, indent=1)}\n".encode())
+            write_atomically(out, f"{json.dumps(written, indent=1)}\n".encode())
         except OSError as error:
             raise InputError(f"cannot write {out}: {error.strerror}") from None

@@ -117,7 +117,11 @@ def table3(
         ]
 
     def notes(results: dict[str, Any]) -> list[str]:
-        return [_history(row) for row in results["rows"] if row["steps"] == steps]
+        return [
+            _history(row, results["curves"][row["training"]])
+            for row in results["rows"]
+            if row["steps"] == steps
+        ]
 
     return Experiment(
         f"table3-{name}",
@@ -131,15 +135,27 @@ def table3(
     )
 
 
-def _history(row: dict[str, Any]) -> str:
+def _history(row: dict[str, Any], curve: list[dict[str, Any]]) -> str:
     early = row["iterations"] < row["iterations_planned"]
     planned = f" of {row['iterations_planned']} planned, stopped by time" if early else ""
-    best = max(row["by_step"], key=lambda s: s["mean"])
-    return (
+    text = (
         f"{row['method']}: {row['iterations']} iterations{planned} in {row['minutes']} minutes, "
-        f"measured at {row['measured_at']}; best after {best['steps']} steps ({best['mean']:.2f}), "
-        f"before any {row['by_step'][0]['mean']:.2f}."
+        f"measured at {row['measured_at']}"
     )
+    if METHODS[row["training"].partition(",")[0]].steps:
+        best = max(row["by_step"], key=lambda s: s["mean"])
+        text += f"; best after {best['steps']} steps ({best['mean']:.2f}), before any "
+        text += f"{row['by_step'][0]['mean']:.2f}"
+    return text + _last_hour(curve) + "."
+
+
+def _last_hour(curve: list[dict[str, Any]]) -> str:
+    """What the last hour of a longer training gained on validation tasks."""
+    end = curve[-1]["minutes"] if curve else 0
+    if not curve or curve[0]["minutes"] > end - 60:
+        return ""
+    best = lambda until: max(m["validation"][0] for m in curve if m["minutes"] <= until)  # noqa: E731
+    return f"; its last hour took validation from {best(end - 60):.1f} to {best(end):.1f}"
 
 
 TABLE3 = (

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from mtnet.config import Config
-from mtnet.core.inner import Theta
+from mtnet.core.types import Theta
 from mtnet.experiments.types import Experiment
 from mtnet.report import html, images, plots
 from mtnet.runs.measure import members_of
@@ -25,10 +25,16 @@ def value(row: dict[str, Any], key: str = "mean") -> str:
 
 
 def grid(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Methods down, columns across; ours with the published value in brackets."""
-    columns = list(dict.fromkeys(row["column"] for row in results["rows"]))
-    methods = list(dict.fromkeys(row["method"] for row in results["rows"]))
-    cells = {(row["method"], row["column"]): row for row in results["rows"]}
+    """Methods down, columns across; ours with the published value in brackets.
+
+    Where each method is one training, how long it took and how it was tested stand beside.
+    """
+    rows = results["rows"]
+    columns = list(dict.fromkeys(row["column"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    cells = {(row["method"], row["column"]): row for row in rows}
+    alone = len({(row["method"], row["training"]) for row in rows}) == len(methods)
+    told = alone and all("statistics" in row for row in rows)
 
     def cell(method: str, column: str) -> str:
         row = cells.get((method, column))
@@ -36,7 +42,18 @@ def grid(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             return ""
         return value(row) + (f" ({row['published']})" if row["published"] else "")
 
-    return ["method", *columns], [[m, *(cell(m, c) for c in columns)] for m in methods]
+    def about(method: str) -> list[str]:
+        row = next(row for row in rows if row["method"] == method)
+        return [f"{row['iterations']} in {row['minutes']:g} min", _tested(row)] if told else []
+
+    header = ["method", *columns, *(["trained", "tested on"] if told else [])]
+    return header, [[m, *(cell(m, c) for c in columns), *about(m)] for m in methods]
+
+
+def _tested(row: dict[str, Any]) -> str:
+    """The protocol of one row, in short."""
+    seen = f", {row['queries']} query a class, {row['statistics']}" if "queries" in row else ""
+    return f"{row['tasks']} tasks{seen}"
 
 
 def by_step(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:

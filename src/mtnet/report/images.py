@@ -9,8 +9,8 @@ from jaxtyping import Array
 from matplotlib.figure import Figure
 
 from mtnet.config import Config, family_of, learner_of, pixels_of
-from mtnet.core.inner import Theta
 from mtnet.core.losses import predict
+from mtnet.core.types import Theta
 from mtnet.report.plots import COLOURS
 
 

@@ -12,9 +12,9 @@ from scipy.linalg import block_diag
 
 from mtnet.config import Config, family_of, learner_of
 from mtnet.core import rules
-from mtnet.core.inner import Theta, rescaled
+from mtnet.core.inner import rescaled
 from mtnet.core.losses import predict
-from mtnet.core.types import Batch
+from mtnet.core.types import Batch, Theta
 from mtnet.experiments.figure4 import ORDERS, SETTINGS, fractions
 
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#da8bc3")

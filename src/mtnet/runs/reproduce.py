@@ -49,6 +49,7 @@ def reproduce(
         "command": command,
         "protocol": protocol(experiment, configs, seeds, tasks, quick) | {"budget": budget},
         "rows": rows,
+        "curves": {name: curve(read_metrics(run)) for name, run in done.items()},
     }
     found["notes"] = experiment.notes(found)
     path = results / f"{name}.json"
@@ -129,5 +130,19 @@ def history(config: Config, metrics: list[dict[str, Any]], at: int) -> dict[str,
         "iterations": done,
         "iterations_planned": config.iterations,
         "measured_at": at,
-        "minutes": round(metrics[-1].get("seconds", 0) / 60, 1) if metrics else 0,
+        "minutes": _minutes(metrics[-1]) if metrics else 0,
+        "statistics": config.inner.statistics,
     }
+
+
+def curve(metrics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The looks at validation tasks, where there were any."""
+    return [
+        {"iteration": m["iteration"], "minutes": _minutes(m), "validation": m["validation"]}
+        for m in metrics
+        if "validation" in m
+    ]
+
+
+def _minutes(line: dict[str, Any]) -> float:
+    return round(line.get("seconds", 0) / 60, 1)
