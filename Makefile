@@ -19,6 +19,7 @@ lint: .venv/ready
 bench: .venv-bench/ready
 	taskset -c 0 $(BENCH)/python bench/sine.py
 	$(BENCH)/python bench/images.py
+	$(BENCH)/python bench/embedding.py
 
 clean:
 	rm -rf .venv .venv-bench

@@ -32,21 +32,24 @@ UNTUNED = {"xla_backend_optimization_level": 0}
 
 
 @contextmanager
-def random_pictures() -> Iterator[Path]:
-    """`$MTNET_CACHE` is a temporary folder, in which every set of pictures is random pixels."""
+def random_pictures(train: int = CLASSES["train"]) -> Iterator[Path]:
+    """`$MTNET_CACHE` is a temporary folder, in which every set of pictures is random pixels.
+
+    `train`: classes to train on.
+    """
     with (
         TemporaryDirectory(prefix="mtnet-bench-") as folder,
         patch.dict(os.environ, MTNET_CACHE=folder),
     ):
         for name in SETS:
-            store_random(name)
+            store_random(name, CLASSES | {"train": train})
         yield Path(folder)
 
 
-def store_random(name: str) -> None:
-    shape = (sum(CLASSES.values()), EXAMPLES, *FAMILIES[name].shape[2:])
+def store_random(name: str, classes: dict[str, int]) -> None:
+    shape = (sum(classes.values()), EXAMPLES, *FAMILIES[name].shape[2:])
     pixels = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    splits = {split: [f"{split} {i}" for i in range(n)] for split, n in CLASSES.items()}
+    splits = {split: [f"{split} {i}" for i in range(n)] for split, n in classes.items()}
     store(name, pixels, shape, splits, "random pixels")
 
 

@@ -1,5 +1,6 @@
 """PyTorch's contenders in the picture benchmark, each as it is fastest."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import conv_theirs as net
@@ -80,5 +81,10 @@ def error(make: net.Make, work: net.Work, truth: Any) -> float:
         wanted = wanted[: len(theta.W) + len(theta.offsets)]
     pairs = [(loss, torch.tensor(truth.loss, dtype=loss.dtype))]
     pairs += [(p.grad, w) for p, w in zip(net.flat(theta), wanted, strict=False)]
+    return worst(pairs)
+
+
+def worst(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> float:
+    """Largest relative error of an array from the one that is wanted."""
     # max() would lose a NaN, torch's does not.
     return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()

@@ -46,20 +46,20 @@ HEAD: dict[str, Any] = {"alpha": 1.0, "steps": 10}
 CHARACTERS: dict[str, dict[str, Any]] = {
     "prototypical": EPISODES | {"train_ways": 60, "iterations": 6_000},
     "matching": EPISODES | {"train_ways": 20, "iterations": 10_000},
-    "map-ssvm": EPISODES | {"train_ways": 16, "iterations": 10_000},
-    "fine-tune": PRETRAINING | HEAD | {"iterations": 12_000},
-    "nearest-neighbour": PRETRAINING | {"iterations": 12_000},
-    "meta-lstm": {"meta_batch": 1, "beta": 1e-3, "iterations": 3_000, "steps": 5},
-    "l-maml": {"meta_batch": 8, "iterations": 2_000},
+    "map-ssvm": EPISODES | {"train_ways": 20, "queries": 9, "iterations": 7_000},
+    "fine-tune": PRETRAINING | HEAD | {"iterations": 8_000},
+    "nearest-neighbour": PRETRAINING | {"iterations": 8_000},
+    "meta-lstm": {"meta_batch": 1, "beta": 1e-3, "iterations": 2_000, "steps": 5},
+    "l-maml": {"meta_batch": 8, "iterations": 1_500},
 }
 PHOTOGRAPHS: dict[str, dict[str, Any]] = {
-    "prototypical": EPISODES | {"train_ways": 20, "iterations": 2_500},
-    "matching": EPISODES | {"train_ways": 10, "iterations": 4_000},
-    "map-ssvm": EPISODES | {"train_ways": 8, "iterations": 1_000},
-    "fine-tune": PRETRAINING | HEAD | {"queries": 9, "iterations": 3_000},
-    "nearest-neighbour": PRETRAINING | {"queries": 9, "iterations": 3_000},
-    "meta-lstm": {"meta_batch": 1, "iterations": 300},
-    "l-maml": {"iterations": 200},
+    "prototypical": EPISODES | {"train_ways": 20, "iterations": 1_600},
+    "matching": EPISODES | {"train_ways": 10, "iterations": 2_800},
+    "map-ssvm": EPISODES | {"train_ways": 8, "iterations": 800, "validate_every": 200},
+    "fine-tune": PRETRAINING | HEAD | {"queries": 9, "iterations": 2_000},
+    "nearest-neighbour": PRETRAINING | {"queries": 9, "iterations": 2_000},
+    "meta-lstm": {"meta_batch": 1, "iterations": 200, "validate_every": 50},
+    "l-maml": {"iterations": 120, "validate_every": 60},
 }
 PROTOCOL = {
     "metric": "percent of query pictures named rightly; the mean over tasks",

@@ -83,7 +83,9 @@ def fine_tune(
 
     def heads(theta: Trained, made: Any, support: Batch, steps: int) -> Any:
         f = predict(made, support.x)
-        new = None if ways is None else (jnp.zeros((ways, features)), jnp.zeros(ways))
+        first = theta.W, theta.b
+        if ways is not None:
+            first = jnp.zeros((ways, features)), jnp.zeros(ways)
 
         def objective(head: tuple[Array, Array]) -> Scalar:
             return loss(f @ head[0].T + head[1], support.y)
@@ -92,7 +94,6 @@ def fine_tune(
             head = jax.tree.map(lambda w, g: w - rate * g, head, jax.grad(objective)(head))
             return head, head
 
-        first = (theta.W, theta.b) if new is None else new
         _, later = jax.lax.scan(step, first, length=steps)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, later)
 

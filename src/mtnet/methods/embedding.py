@@ -18,6 +18,9 @@ from mtnet.core.losses import cross_entropy, predict
 from mtnet.core.types import Batch, Episode, InputError, Learner
 from mtnet.nets.norm import settle
 
+SCALE = 10.0
+"""Of cosines where they are compared. Published is 1, in which they hardly differ from each other:
+a softmax of them stays flat, a best ranking puts the wrong ones first, and training crawls."""
 Initialise = Callable[[Cells[Weights], Key[Array, ""]], Cells[Weights]]
 
 

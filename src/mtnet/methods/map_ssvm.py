@@ -1,7 +1,7 @@
 """mAP-SSVM (Triantafillou, Zemel & Urtasun 2017): every point ranks all the others.
 
-For one point, phi are the cosines to the others, P those of its class and N the rest. A ranking y
-has y_kj = 1 where k of P comes before j of N, else -1, and its score is
+For one point, phi are the cosines to the others times a scale, P those of its class and N the rest.
+A ranking y has y_kj = 1 where k of P comes before j of N, else -1, and its score is
 
     F(y) = 1 / (|P| |N|) sum_kj y_kj (phi_k - phi_j).
 
@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Scalar
 
 from mtnet.core.losses import predict
 from mtnet.core.types import Episode, Learner
-from mtnet.methods.embedding import class_means, comparing, unit
+from mtnet.methods.embedding import SCALE, class_means, comparing, unit
 
 Scores = Float[Array, " n"]
 Marks = Bool[Array, " n"]
@@ -28,29 +28,34 @@ EPSILON = 1.0
 """How far the direct loss moves the scores towards the loss."""
 
 
-def map_ssvm(net: Any, *, ways: int, most: int | None = None, **options: Any) -> Learner:
+def map_ssvm(
+    net: Any, *, ways: int, most: int | None = None, scale: float = SCALE, **options: Any
+) -> Learner:
     """The structural SVM; a new example goes to the class with the largest mean cosine.
 
     `most`: examples of a class in an episode, at the most; knowing it makes training faster.
     `options`: those of `comparing`.
     """
-    return _ranking(structural_svm, net, ways, most, options)
+    return _ranking(structural_svm, net, ways, most, scale, options)
 
 
-def map_direct(net: Any, *, ways: int, most: int | None = None, **options: Any) -> Learner:
+def map_direct(
+    net: Any, *, ways: int, most: int | None = None, scale: float = SCALE, **options: Any
+) -> Learner:
     """The direct loss: (max_y [F(y) + epsilon (1 - AP(y))] - max_y F(y)) / epsilon."""
-    return _ranking(direct_loss, net, ways, most, options)
+    return _ranking(direct_loss, net, ways, most, scale, options)
 
 
 def _ranking(
-    objective: Any, net: Any, ways: int, most: int | None, options: dict[str, Any]
+    objective: Any, net: Any, ways: int, most: int | None, scale: float, options: dict[str, Any]
 ) -> Learner:
     def loss(net: Any, episode: Episode) -> Scalar:
         """Support and query are one set: each of its points ranks the rest."""
         x, y = (jnp.concatenate(pair) for pair in zip(*episode, strict=True))
         features = unit(predict(net, x))
         same, itself = y[:, None] == y[None, :], jnp.eye(len(y), dtype=bool)
-        each = jax.vmap(lambda *row: objective(*row, most))(features @ features.T, same, ~itself)
+        phi = scale * features @ features.T
+        each = jax.vmap(lambda *row: objective(*row, most))(phi, same, ~itself)
         return jnp.mean(each)
 
     return comparing(

@@ -9,10 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from mtnet.core.types import Learner
-from mtnet.methods.embedding import comparing, one_hot, unit
+from mtnet.methods.embedding import SCALE, comparing, one_hot, unit
 
-SCALE = 10.0
-"""Of the cosines; published is 1, whose softmax stays almost flat and trains far more slowly."""
 READS = 5
 """Times the attention LSTM of a query reads the support set."""
 

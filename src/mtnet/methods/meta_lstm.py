@@ -46,6 +46,15 @@ class Rule(NamedTuple):
     f: Gate
 
 
+class State(NamedTuple):
+    """What goes from one step to the next: weights, both gates, and the LSTM's own (h, c)."""
+
+    c: Float[Array, " weights"]
+    i: Float[Array, " weights"]
+    f: Float[Array, " weights"]
+    memory: tuple[Float[Array, "weights hidden"], Float[Array, "weights hidden"]]
+
+
 def meta_lstm(
     net: Any,
     *,
@@ -68,42 +77,48 @@ def meta_lstm(
         gates = gate(to_i, -5.0, -4.0), gate(to_f, 4.0, 6.0)
         return Rule(c, eqx.nn.LSTMCell(4, HIDDEN, key=to_lstm), *gates)
 
-    def along(theta: Rule, support: Batch, steps: int) -> tuple[Array, Array]:
-        """The last weights, and all of them."""
+    def along(theta: Rule, support: Batch, steps: int) -> Float[Array, "points weights"]:
+        """The weights before the first step, and after each."""
         task = objective_on(support, loss, predict)
 
-        def step(state: Any, _: Any) -> tuple[Any, Array]:
-            c, i, f, memory = state
-            value, g = jax.lax.stop_gradient(jax.value_and_grad(lambda c: task(unravel(c)))(c))
-            seen = jnp.concatenate(
-                [preprocess(g), jnp.broadcast_to(preprocess(value), (len(c), 2))], axis=1
-            )
-            memory = jax.vmap(theta.lstm)(seen, memory)
-            i, f = theta.i(memory[0], c, i), theta.f(memory[0], c, f)
-            c = f * c - i * g
-            return (c, i, f, memory), c
+        def step(state: State, _: None) -> tuple[State, Array]:
+            value, g = jax.value_and_grad(lambda c: task(unravel(c)))(state.c)
+            state = move(theta, state, *jax.lax.stop_gradient((value, g)))
+            return state, state.c
 
-        empty = jnp.zeros((len(theta.c), HIDDEN), theta.c.dtype)
-        zero, one = jnp.zeros_like(theta.c), jnp.ones_like(theta.c)
-        (c, *_), later = jax.lax.scan(step, (theta.c, zero, one, (empty, empty)), length=steps)
-        return c, jnp.concatenate([theta.c[None], later])
+        _, later = jax.lax.scan(step, first(theta), length=steps)
+        return jnp.concatenate([theta.c[None], later])
 
     def finished(c: Array, support: Batch) -> Any:
         made = unravel(c)
         return settle(made, support.x) if statistics == "inductive" else made
 
     def adapt(theta: Rule, support: Batch, key: Key[Array, ""]) -> Any:
-        return finished(along(theta, support, steps)[0], support)
+        return finished(along(theta, support, steps)[-1], support)
 
     def query_loss(theta: Rule, episode: Episode, key: Key[Array, ""]) -> Scalar:
         model = adapt(theta, episode.support, key)
         return objective_on(episode.query, loss, predict)(model)
 
     def path(theta: Rule, support: Batch, key: Key[Array, ""], steps: int) -> Any:
-        _, c = along(theta, support, steps)
-        return eqx.filter_vmap(lambda c: finished(c, support))(c)
+        return eqx.filter_vmap(lambda c: finished(c, support))(along(theta, support, steps))
 
     return Learner(init, adapt, query_loss, path)
+
+
+def first(theta: Rule) -> State:
+    """Learned weights, and an LSTM that has seen nothing."""
+    empty = jnp.zeros((len(theta.c), HIDDEN), theta.c.dtype)
+    return State(theta.c, jnp.zeros_like(theta.c), jnp.ones_like(theta.c), (empty, empty))
+
+
+def move(theta: Rule, state: State, value: Scalar, g: Float[Array, " weights"]) -> State:
+    """One step: the LSTM sees loss and gradient, the gates follow it, the weights the gates."""
+    loss_seen = jnp.broadcast_to(preprocess(value), (len(g), 2))
+    memory = jax.vmap(theta.lstm)(jnp.concatenate([preprocess(g), loss_seen], axis=1), state.memory)
+    i = theta.i(memory[0], state.c, state.i)
+    f = theta.f(memory[0], state.c, state.f)
+    return State(f * state.c - i * g, i, f, memory)
 
 
 def gate(key: Key[Array, ""], low: float, high: float) -> Gate:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from mtnet.config import Config, family_of, learner_of, pixels_of
 from mtnet.core.losses import predict
 from mtnet.core.types import Theta
-from mtnet.report.plots import COLOURS
+from mtnet.report.plots import COLOURS, line
 
 
 def accuracy_by_step(results: dict[str, Any]) -> Figure:
@@ -19,16 +19,16 @@ def accuracy_by_step(results: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     rows = {row["method"]: row for row in results["rows"]}
-    for colour, (method, row) in zip(COLOURS, rows.items(), strict=False):
+    for i, (method, row) in enumerate(rows.items()):
         steps = [s["steps"] for s in row["by_step"]]
         axes.errorbar(
             steps,
             [s["mean"] for s in row["by_step"]],
             [s["ci95"] or 0 for s in row["by_step"]],
-            color=colour,
             marker=".",
             capsize=2,
             label=method,
+            **line(i),
         )
     axes.set(xlabel="inner steps on the test task", ylabel="percent right")
     axes.grid(alpha=0.3, lw=0.4)
@@ -40,17 +40,17 @@ def validation_curves(metrics: dict[str, list[dict[str, Any]]]) -> Figure:
     """Loss and validation accuracy against iterations, and against minutes of training."""
     figure = Figure(figsize=(11, 6), layout="constrained")
     grid = figure.subplots(2, 2, sharey="row")
-    for colour, (name, lines) in zip(COLOURS, metrics.items(), strict=False):
+    for i, (name, lines) in enumerate(metrics.items()):
         looked = [m for m in lines if "validation" in m]
         for column, clock in enumerate((lambda m: m["iteration"], lambda m: m["seconds"] / 60)):
             mean = lambda m, what: np.mean([np.nan if v is None else v for v in m[what]])  # noqa: E731
             for axes, shown, what in zip(
                 grid[:, column], (lines, looked), ("loss", "validation"), strict=True
             ):
-                style = {"color": colour, "lw": 1.2, "marker": "." if what == "validation" else ""}
+                style = line(i) | {"lw": 1.2, "marker": "." if what == "validation" else ""}
                 axes.plot([clock(m) for m in shown], [mean(m, what) for m in shown], **style)
                 axes.grid(alpha=0.3, lw=0.4)
-        grid[0, 0].plot([], [], color=colour, label=name)
+        grid[0, 0].plot([], [], label=name, **line(i))
     grid[0, 0].set(yscale="log", ylabel="query loss while training")
     grid[1, 0].set(ylabel="percent right, validation", xlabel="iterations")
     grid[1, 1].set(xlabel="minutes of training")
@@ -103,9 +103,9 @@ def mask_probabilities(thetas: dict[str, Theta]) -> Figure:
     cells = list(next(iter(thetas.values())).zeta)
     figure = Figure(figsize=(2.6 * len(cells), 2.8), layout="constrained")
     for axes, cell in zip(figure.subplots(1, len(cells), squeeze=False)[0], cells, strict=True):
-        for colour, (name, theta) in zip(COLOURS, thetas.items(), strict=False):
+        for i, (name, theta) in enumerate(thetas.items()):
             p = np.sort(np.asarray(jax.nn.sigmoid(jnp.asarray(theta.zeta[cell]))))[::-1]
-            axes.plot(np.arange(1, len(p) + 1), p, ".-", ms=4, lw=0.8, color=colour, label=name)
+            axes.plot(np.arange(1, len(p) + 1), p, marker=".", ms=4, lw=0.8, label=name, **line(i))
         axes.set(ylim=(0, 1), title=cell, xlabel="row, sorted")
         axes.grid(alpha=0.3, lw=0.4)
     figure.axes[0].set_ylabel("sigmoid(zeta)")

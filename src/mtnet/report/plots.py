@@ -18,6 +18,13 @@ from mtnet.core.types import Batch, Theta
 from mtnet.experiments.figure4 import ORDERS, SETTINGS, fractions
 
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#da8bc3")
+STEP_COLOURS = (COLOURS[4], COLOURS[1], COLOURS[2])
+DASHES = ("-", "--", ":", "-.")
+
+
+def line(i: int) -> dict[str, str]:
+    """Colour and dashes of the i-th line: no two alike for a long while."""
+    return {"color": COLOURS[i % 7], "ls": DASHES[i // 7 % 4]}
 
 
 def learning_curves(curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
@@ -25,11 +32,9 @@ def learning_curves(curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     for i, (name, (iterations, losses)) in enumerate(curves.items()):
-        colour, dash = COLOURS[i % 7], ("-", "--", ":", "-.")[i // 7 % 4]
-        axes.plot(iterations, np.nanmedian(losses, 1), dash, color=colour, lw=1.2, label=name)
-        axes.fill_between(
-            iterations, np.nanmin(losses, 1), np.nanmax(losses, 1), color=colour, alpha=0.1, lw=0
-        )
+        axes.plot(iterations, np.nanmedian(losses, 1), lw=1.2, label=name, **line(i))
+        low, high = np.nanmin(losses, 1), np.nanmax(losses, 1)
+        axes.fill_between(iterations, low, high, color=line(i)["color"], alpha=0.1, lw=0)
     axes.set(yscale="log", xlabel="iteration", ylabel="query loss (median and range of members)")
     axes.grid(alpha=0.3, which="both", lw=0.4)
     axes.legend(fontsize=7, ncols=2)
@@ -54,10 +59,9 @@ def adapted_curves(config: Config, theta: Theta, alpha: float, tasks: int = 4) -
         support, truth, curves = learn(jax.random.key(1_000 + i))
         order = np.argsort(truth.x[:, 0])
         axes.plot(truth.x[order, 0], truth.y[order, 0], color="black", lw=1, label="truth")
-        for step, colour in ((0, COLOURS[4]), (1, COLOURS[1]), (10, COLOURS[2])):
-            label = "before" if step == 0 else f"{step} step{'s' * (step > 1)}"
-            if step < len(curves):  # a learner without steps has one curve
-                axes.plot(x[:, 0], curves[step, :, 0], color=colour, lw=1.2, label=label)
+        names = {0: "before", 1: "1 step", 10: "10 steps"} if len(curves) > 1 else {0: "learned"}
+        for (step, label), colour in zip(names.items(), STEP_COLOURS, strict=False):
+            axes.plot(x[:, 0], curves[step, :, 0], color=colour, lw=1.2, label=label)
         axes.plot(support.x[:, 0], support.y[:, 0], "k^", ms=4, label="support")
         axes.set_title(f"{family.name}, task {i + 1}", fontsize=8)
     low, high = grid[0].get_ylim()

@@ -1,0 +1,182 @@
+"""Methods that compare, in PyTorch: the network, the losses, and how each peer trains."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import torch
+from common import Contender
+from conv_theirs import parameter, same
+from images_theirs import worst
+from ours import Reference
+from torch import Tensor, nn
+from torch.nn.functional import (
+    batch_norm,
+    cross_entropy,
+    max_pool2d,
+    nll_loss,
+    normalize,
+    one_hot,
+    pad,
+)
+
+from mtnet.commands.common import cores
+from mtnet.config import Config, learner_of, pixels_of
+from mtnet.methods.matching import SCALE
+from mtnet.nets.norm import EPSILON
+
+Embed = Callable[[Tensor], Tensor]
+
+
+class Episode(NamedTuple):
+    """Pictures (examples, channels, height, width), class by class, and their labels."""
+
+    x: Tensor
+    y: Tensor
+    query_x: Tensor
+    query_y: Tensor
+
+
+class Conv4(nn.Module):
+    """The network without a head, norms with statistics of the batch; begins as mtnet's."""
+
+    def __init__(self, net: Any, pool: bool) -> None:
+        super().__init__()
+        self.W = nn.ParameterList(parameter(c.weight) for c in net.convolutions)
+        self.offsets = nn.ParameterList(parameter(n.offset) for n in net.norms)
+        self.pool = pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        for W, offset in zip(self.W, self.offsets, strict=True):
+            x = same(x, W, 1 if self.pool else 2)
+            x = batch_norm(x, None, None, None, offset, training=True, eps=EPSILON)
+            x = torch.relu(max_pool2d(x, 2) if self.pool else x)
+        return x.flatten(1) if self.pool else x.mean((2, 3))
+
+
+def prototypical(embed: Embed, episode: Episode) -> Tensor:
+    ways = len(episode.y.unique())
+    prototypes = embed(episode.x).unflatten(0, (ways, -1)).mean(1)
+    distances = torch.cdist(embed(episode.query_x), prototypes)
+    return cross_entropy(-distances.square(), episode.query_y)
+
+
+def matching(embed: Embed, episode: Episode) -> Tensor:
+    cosines = normalize(embed(episode.query_x)) @ normalize(embed(episode.x)).T
+    attention = (SCALE * cosines).softmax(1)
+    return nll_loss((attention @ one_hot(episode.y).to(cosines)).log(), episode.query_y)
+
+
+def map_ssvm(embed: Embed, episode: Episode) -> Tensor:
+    """All points rank the others at once; the loop goes over P, which is shorter than N."""
+    y = torch.cat([episode.y, episode.query_y])
+    f = normalize(embed(torch.cat([episode.x, episode.query_x])))
+    phi, relevant = f @ f.T, y[:, None] == y
+    others = relevant & ~torch.eye(len(y), dtype=torch.bool)
+    a, b = (phi[which].view(len(y), -1) for which in (others, ~relevant))
+    best = best_ranking(*(s.sort(descending=True).values for s in (a, b)))
+    return (best - (a.mean(1) - b.mean(1))).mean()
+
+
+def best_ranking(a: Tensor, b: Tensor) -> Tensor:
+    """max_y [F(y) + 1 - AP(y)] for rows of sorted scores, as in `mtnet.methods.map_ssvm`.
+
+    With i of P ranked, h(i, j) is the best h(i - 1, k) - i / (|P| (i + k)) of all k up to j, with
+    B(i, k + 1), ..., B(i, j) added to it.
+    """
+    p, n = a.shape[1], b.shape[1]
+    before = pad(a.cumsum(1), (1, 0))
+    sums, j = 2 * before - before[:, -1:], torch.arange(n + 1)
+
+    def added(i: int) -> Tensor:
+        """B(i, 1) + ... + B(i, j) for every j."""
+        return pad(((sums[:, i, None] - (2 * i - p) * b) / (p * n)).cumsum(1), (1, 0))
+
+    h = added(0)
+    for i in range(1, p + 1):
+        total = added(i)
+        h = (h - i / (p * (i + j)) - total).cummax(1).values + total
+    return 1 + h[:, -1]
+
+
+LOSSES = {"prototypical": prototypical, "matching": matching, "map-ssvm": map_ssvm}
+
+
+def plain(net: nn.Module) -> Embed:
+    return net
+
+
+def channels_last(net: nn.Module) -> Embed:
+    net.to(memory_format=torch.channels_last)
+    return lambda x: net(x.to(memory_format=torch.channels_last))
+
+
+def compiled(net: nn.Module) -> Embed:
+    """Compiled for each size of a batch, with channels last; forgets what was compiled before."""
+    torch.compiler.reset()
+    return torch.compile(channels_last(net), dynamic=False)
+
+
+WAYS: dict[str, Callable[[nn.Module], Embed]] = {
+    "plain PyTorch": plain,
+    "PyTorch, channels last": channels_last,
+    "torch.compile": compiled,
+}
+SIDE_BY_SIDE = ("plain PyTorch", "PyTorch, channels last")
+"""Compiling once a process is not worth its while."""
+
+
+def sample(pixels: Tensor, config: Config) -> Episode:
+    """An episode of uint8 pixels (class, example, channels, height, width)."""
+    classes, examples = pixels.shape[:2]
+    ways, shots, count = config.train_ways, config.shots, config.shots + config.queries
+    chosen = torch.randperm(classes)[:ways]
+    x = pixels[chosen[:, None], torch.rand(ways, examples).topk(count).indices]
+    if config.rotations:
+        turns = torch.randint(4, (ways,))
+        for k in range(1, 4):
+            x[turns == k] = torch.rot90(x[turns == k], k, (-2, -1))
+    x, y = x.float() / 255, torch.arange(ways)[:, None].expand(ways, count)
+    parts = (x[:, :shots], y[:, :shots], x[:, shots:], y[:, shots:])
+    return Episode(*(part.flatten(0, 1) for part in parts))
+
+
+def contender(
+    config: Config, name: str, steps: int, error: float = 0.0, threads: int | None = None
+) -> Contender:
+    """Training with Adam as the settings have it; `threads`: PyTorch takes all by itself."""
+    net = Conv4(learner_of(config).init(jax.random.key(0)).net, config.pool)
+    embed, loss, threads = WAYS[name](net), LOSSES[config.method], threads or cores()
+    pixels = torch.tensor(np.asarray(pixels_of(config))).movedim(-1, 2).contiguous()
+    adam = torch.optim.Adam(net.parameters(), lr=config.beta)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adam, config.iterations)
+
+    def run(steps: int) -> None:
+        torch.set_num_threads(threads)
+        for _ in range(steps):
+            adam.zero_grad()
+            loss(embed, sample(pixels, config)).backward()
+            if config.clip:
+                nn.utils.clip_grad_value_(net.parameters(), config.clip)
+            adam.step()
+            cosine.step()
+
+    return Contender(name, run, steps, threads, error)
+
+
+def single(config: Config, name: str, steps: int) -> Contender:
+    """Training with one thread."""
+    return contender(config, name, steps, threads=1)
+
+
+def error(config: Config, name: str, truth: Reference) -> float:
+    """Largest relative error of loss and gradient on mtnet's own episode and parameters."""
+    net, wanted = (Conv4(t.net, config.pool) for t in (truth.theta, truth.gradient))
+    x, y, query_x, query_y = (torch.tensor(a) for a in (*truth.support, *truth.query))
+    episode = Episode(x.double(), y.long(), query_x.double(), query_y.long())
+    loss = LOSSES[config.method](WAYS[name](net), episode)
+    loss.backward()
+    pairs = [(loss.detach(), torch.tensor(truth.loss, dtype=loss.dtype))]
+    pairs += [(p.grad, w.data) for p, w in zip(net.parameters(), wanted.parameters(), strict=True)]
+    return worst(pairs)
