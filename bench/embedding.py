@@ -66,7 +66,6 @@ def contest(config: Config, rounds: int, steps: int) -> dict[str, Any]:
             *(
                 side_by_side(pool, theirs.single, config, name, steps, errors[name], "peer")
                 for name in agreeing
-                if name in theirs.SIDE_BY_SIDE
             ),
         ]
         times = in_turns(taking_part, rounds)

@@ -1,4 +1,4 @@
-"""mtnet's side of the embedding benchmark: settings, training, trainings side by side, the truth."""
+"""mtnet's side of the embedding benchmark: settings, training, side by side too, the truth."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor

@@ -45,8 +45,7 @@ def protocol(load: tuple[float, ...], rounds: int, quick: bool, episodes: dict[s
         "cosine (mini: gradient clipped)",
         "mtnet": "as `mtnet train`, in one process with XLA's threads: a slice is one compiled "
         "program, compilation not timed",
-        "peers": "one process with PyTorch's own number of threads, one a core; torch.compile: the "
-        "network, for both sizes of a batch, with channels last; compilation not timed",
+        "peers": "one process with PyTorch's own number of threads, one a core",
         "side_by_side": "one process a core with a training of its own, one thread each; an "
         "episode of any counts; ratio_to_mtnet is to mtnet's side by side",
         "precision": "float32",

@@ -23,7 +23,7 @@ from torch.nn.functional import (
 
 from mtnet.commands.common import cores
 from mtnet.config import Config, learner_of, pixels_of
-from mtnet.methods.matching import SCALE
+from mtnet.methods.embedding import SCALE
 from mtnet.nets.norm import EPSILON
 
 Embed = Callable[[Tensor], Tensor]
@@ -72,7 +72,7 @@ def map_ssvm(embed: Embed, episode: Episode) -> Tensor:
     """All points rank the others at once; the loop goes over P, which is shorter than N."""
     y = torch.cat([episode.y, episode.query_y])
     f = normalize(embed(torch.cat([episode.x, episode.query_x])))
-    phi, relevant = f @ f.T, y[:, None] == y
+    phi, relevant = SCALE * f @ f.T, y[:, None] == y
     others = relevant & ~torch.eye(len(y), dtype=torch.bool)
     a, b = (phi[which].view(len(y), -1) for which in (others, ~relevant))
     best = best_ranking(*(s.sort(descending=True).values for s in (a, b)))
@@ -112,19 +112,10 @@ def channels_last(net: nn.Module) -> Embed:
     return lambda x: net(x.to(memory_format=torch.channels_last))
 
 
-def compiled(net: nn.Module) -> Embed:
-    """Compiled for each size of a batch, with channels last; forgets what was compiled before."""
-    torch.compiler.reset()
-    return torch.compile(channels_last(net), dynamic=False)
-
-
 WAYS: dict[str, Callable[[nn.Module], Embed]] = {
     "plain PyTorch": plain,
     "PyTorch, channels last": channels_last,
-    "torch.compile": compiled,
 }
-SIDE_BY_SIDE = ("plain PyTorch", "PyTorch, channels last")
-"""Compiling once a process is not worth its while."""
 
 
 def sample(pixels: Tensor, config: Config) -> Episode:

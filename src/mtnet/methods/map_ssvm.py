@@ -98,28 +98,27 @@ def best_ranking(
     """
     P, N = relevant & there, ~relevant & there
     p, n = jnp.maximum(jnp.sum(P), 1), jnp.maximum(jnp.sum(N), 1)
-    first = lambda which: jnp.where(which, phi, -jnp.inf)  # noqa: E731
-    a, b = (jnp.sort(first(which), descending=True) for which in (P, N))
-    a = a[:most]
-    in_p, in_n = jnp.arange(len(a)) < jnp.sum(P), jnp.arange(len(b)) < jnp.sum(N)
-    a, b = jnp.where(in_p, a, 0), jnp.where(in_n, b, 0)
-    before = jnp.concatenate([jnp.zeros(1, phi.dtype), jnp.cumsum(a)])  # sum of the first i of P
-    i = jnp.arange(len(a) + 1)
-    count = jnp.minimum(i, jnp.sum(P))
-    signs = 2 * count - jnp.sum(P)  # sum of the signs
-    sums = 2 * before - before[-1]
+    a, b = _descending(phi, P)[:most], _descending(phi, N)
+    j = jnp.arange(len(b) + 1)
 
-    def with_positives(down: Array, j: Array) -> Array:
-        """h(., j) where only the first term is open to all but those in `down`."""
-        lost = jnp.where(i > 0, weight / p * i / jnp.maximum(i + j, 1), 0)
-        total = jnp.cumsum(jnp.where(i <= jnp.sum(P), lost, 0))
-        return jax.lax.cummax(down + total) - total
+    def added(i: Array, sum_a: Array) -> Float[Array, " places"]:
+        """sum of B(i, 1), ..., B(i, j), for every j at once."""
+        signs, sums = 2 * i - jnp.sum(P), 2 * sum_a - jnp.sum(a)
+        B = jnp.where(j[1:] <= jnp.sum(N), sums - signs * b, 0) / (p * n)
+        return jnp.concatenate([jnp.zeros(1, phi.dtype), jnp.cumsum(B)])
 
-    def add_negative(h: Array, next_one: Any) -> tuple[Array, None]:
-        phi_j, real, j = next_one
-        B = (sums - signs * phi_j) / (p * n)
-        return jnp.where(real, with_positives(h + B, j), h), None
+    def add_positive(h: Array, next_one: tuple[Array, Array]) -> tuple[Array, None]:
+        i, sum_a = next_one
+        total = added(i, sum_a)
+        best = jax.lax.cummax(h - weight / p * i / (i + j) - total) + total
+        return jnp.where(i <= jnp.sum(P), best, h), None
 
-    start = with_positives(jnp.where(i == 0, 0.0, -jnp.inf), jnp.zeros(()))
-    h, _ = jax.lax.scan(add_negative, start, (b, in_n, jnp.arange(1, len(b) + 1)))
-    return weight + h[jnp.sum(P)]
+    start = added(jnp.zeros(()), jnp.zeros(()))
+    h, _ = jax.lax.scan(add_positive, start, (jnp.arange(1, len(a) + 1), jnp.cumsum(a)))
+    return weight + h[jnp.sum(N)]
+
+
+def _descending(phi: Scores, which: Marks) -> Scores:
+    """The chosen scores, largest first, then zeros."""
+    ordered = jnp.sort(jnp.where(which, phi, -jnp.inf), descending=True)
+    return jnp.where(jnp.arange(len(phi)) < jnp.sum(which), ordered, 0)
