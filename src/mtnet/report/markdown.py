@@ -18,17 +18,24 @@ def section(results: dict[str, Any]) -> str:
     """One experiment: the command, the table by groups of columns, the notes, the seeds."""
     parts = [f"## {results['experiment']}\n", f"    {results['command']}\n"]
     header, rows = grid(results)
-    halves = [column.partition(", ")[::2] for column in header[1:]]
-    side = min((0, 1), key=lambda s: len({half[s] for half in halves}))  # few tables, wide ones
-    groups: dict[str, list[int]] = {}
-    for i, half in enumerate(halves, 1):
-        groups.setdefault(half[side], []).append(i)
-    for group in groups.values():
-        picked = [0, *group]
+    for picked in _groups(header):
         parts.append(table([header[i] for i in picked], [[r[i] for i in picked] for r in rows]))
     parts += [f"{note}\n" for note in results["notes"]]
     parts += ["Seed by seed (mean over tasks):\n", table(*per_seed(results))]
     return "\n".join(parts)
+
+
+def _groups(header: Sequence[str]) -> list[list[int]]:
+    """Columns of each table: few tables, wide ones, by one half of `a, b`; others stand in all."""
+    halves = {i: column.partition(", ")[::2] for i, column in enumerate(header) if ", " in column}
+    if not halves:
+        return [list(range(len(header)))]
+    side = min((0, 1), key=lambda s: len({half[s] for half in halves.values()}))
+    groups: dict[str, list[int]] = {}
+    for i, half in halves.items():
+        groups.setdefault(half[side], []).append(i)
+    others = [i for i in range(1, len(header)) if i not in halves]
+    return [[0, *group, *others] for group in groups.values()]
 
 
 def benchmark(results: dict[str, Any]) -> str:
