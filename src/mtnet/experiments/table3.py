@@ -50,12 +50,12 @@ CHARACTERS: dict[str, dict[str, Any]] = {
     "fine-tune": PRETRAINING | HEAD | {"iterations": 8_000},
     "nearest-neighbour": PRETRAINING | {"iterations": 8_000},
     "meta-lstm": {"meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
-    "l-maml": {"meta_batch": 8, "iterations": 1_000},
+    "l-maml": {"meta_batch": 8, "iterations": 600},
 }
 TWENTY: dict[str, dict[str, Any]] = CHARACTERS | {
-    "prototypical": CHARACTERS["prototypical"] | {"iterations": 4_000},
-    "matching": CHARACTERS["matching"] | {"iterations": 7_000},
-    "map-ssvm": CHARACTERS["map-ssvm"] | {"iterations": 5_000},
+    "prototypical": CHARACTERS["prototypical"] | {"iterations": 2_500},
+    "matching": CHARACTERS["matching"] | {"iterations": 4_000},
+    "map-ssvm": CHARACTERS["map-ssvm"] | {"iterations": 3_000},
 }
 PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "prototypical": EPISODES | {"train_ways": 20, "iterations": 1_200},
