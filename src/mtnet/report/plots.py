@@ -22,7 +22,7 @@ STEP_COLOURS = (COLOURS[4], COLOURS[1], COLOURS[2])
 DASHES = ("-", "--", ":", "-.")
 
 
-def line(i: int) -> dict[str, str]:
+def line(i: int) -> dict[str, Any]:
     """Colour and dashes of the i-th line: no two alike for a long while."""
     return {"color": COLOURS[i % 7], "ls": DASHES[i // 7 % 4]}
 
