@@ -67,11 +67,11 @@ def test_the_order_of_the_support_set_and_of_calls_does_not_matter(name):
 def test_a_path_ends_in_the_adapted_predictor(name):
     made = learner(name)
     theta = shaken(made.init(KEY))
-    path = made.path(theta, CLASSED.support, KEY, 2)
+    path = eqx.filter_jit(made.path)(theta, CLASSED.support, KEY, 2)
     points = {len(a) for a in jax.tree.leaves(arrays(path))}
     assert points in ({1}, {3})
     last = jax.tree.map(lambda a: a[-1] if eqx.is_array(a) else a, path)
-    assert_close(last, made.adapt(theta, CLASSED.support, KEY))
+    assert_close(last, eqx.filter_jit(made.adapt)(theta, CLASSED.support, KEY))
 
 
 @every_method
@@ -79,16 +79,15 @@ def test_the_gradient_is_finite_and_matches_differences(name):
     """But for the masks' logits (straight-through) and the first-order meta-LSTM."""
     made = learner(name)
     theta = shaken(made.init(KEY))
-    slope = jax.grad(made.loss)(theta, CLASSED, KEY)
+    loss = jax.jit(lambda theta: made.loss(theta, CLASSED, KEY))
+    slope = jax.jit(jax.grad(loss))(theta)
     assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(slope))
     if name == "meta-lstm":
         return
     direction = shaken(jax.tree.map(jnp.zeros_like, theta), seed=9)
     if hasattr(theta, "zeta"):
         direction = direction._replace(zeta=jax.tree.map(jnp.zeros_like, theta.zeta))
-    at = lambda h: made.loss(  # noqa: E731
-        jax.tree.map(lambda t, d: t + h * d, theta, direction), CLASSED, KEY
-    )
+    at = lambda h: loss(jax.tree.map(lambda t, d: t + h * d, theta, direction))  # noqa: E731
     expected = (at(1e-5) - at(-1e-5)) / 2e-5
     assert abs(expected) > 1e-4, "nothing to compare"
     found = sum(jax.tree.leaves(jax.tree.map(jnp.vdot, slope, direction)))
@@ -102,9 +101,9 @@ OTHERWISE = {"map-ssvm", "map-direct", "l-maml", "fine-tune", "nearest-neighbour
 def test_training_minimises_the_query_loss_after_adaptation(name):
     made = learner(name)
     theta = shaken(made.init(KEY))
-    model = made.adapt(theta, CLASSED.support, KEY)
+    model = eqx.filter_jit(made.adapt)(theta, CLASSED.support, KEY)
     expected = cross_entropy(predict(model, CLASSED.query.x), CLASSED.query.y)
-    assert_close(made.loss(theta, CLASSED, KEY), expected)
+    assert_close(jax.jit(made.loss)(theta, CLASSED, KEY), expected)
 
 
 @pytest.mark.parametrize("name", ["mt-net", *sorted(METHODS.keys() - RULES.keys())])

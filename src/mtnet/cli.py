@@ -33,16 +33,9 @@ def list_() -> None:
     Of a method: what it adapts to a task, whether it does curves (regression) and classes, and
     whether tasks may have another number of classes than those of training.
     """
-    methods = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    methods.add_column("Methods", no_wrap=True)
-    for column in ("", "adapts", "curves", "classes", "other ways"):
-        methods.add_column(column)
-    yes = lambda able: "yes" if able else "-"  # noqa: E731
-    for name, m in METHODS.items():
-        methods.add_row(f"  {name}", m.about, m.adapts, yes(m.regression), "yes", yes(m.any_ways))
-    console.print(methods)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for title, entries in (
+        ("Methods", {k: v.about for k, v in METHODS.items()}),
         ("Families", {k: v.about for k, v in FAMILIES.items()}),
         ("Experiments", {k: v.about for k, v in EXPERIMENTS.items()}),
     ):
@@ -50,6 +43,13 @@ def list_() -> None:
         for name, about in entries.items():
             table.add_row(f"  {name}", about)
     console.print(table)
+    able = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("What methods do", "adapts", "curves", "classes", "other ways than in training"):
+        able.add_column(column)
+    yes = lambda able: "yes" if able else "-"  # noqa: E731
+    for name, m in METHODS.items():
+        able.add_row(f"  {name}", m.adapts, yes(m.regression), "yes", yes(m.any_ways))
+    console.print(able)
 
 
 def data_() -> None:
