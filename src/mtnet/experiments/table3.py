@@ -149,7 +149,8 @@ def _history(row: dict[str, Any], curve: list[dict[str, Any]]) -> str:
     )
     if METHODS[row["training"].partition(",")[0]].steps:
         best = max(row["by_step"], key=lambda s: s["mean"])
-        text += f"; best after {best['steps']} steps ({best['mean']:.2f}), before any "
+        plural = "" if best["steps"] == 1 else "s"
+        text += f"; best after {best['steps']} step{plural} ({best['mean']:.2f}), before any "
         text += f"{row['by_step'][0]['mean']:.2f}"
     return text + _last_hour(curve) + "."
 
