@@ -44,7 +44,7 @@ def also(quick: bool, seeds: int) -> dict[str, Config]:
     each = {f"{method} b25": replace(base, method=method) for method in ALSO}
     if not quick:
         for name in SLOW:
-            each[name] = replace(each[name], iterations=3_000, seeds=base.seeds[:2])
+            each[name] = replace(each[name], iterations=2_000, seeds=base.seeds[:2])
     return each
 
 

@@ -47,7 +47,7 @@ CHARACTERS: dict[str, dict[str, Any]] = {
     "prototypical": EPISODES | {"train_ways": 60, "iterations": 6_000},
     "matching": EPISODES | {"train_ways": 20, "iterations": 10_000},
     "map-ssvm": EPISODES | {"train_ways": 20, "queries": 9, "iterations": 7_000},
-    "fine-tune": PRETRAINING | HEAD | {"iterations": 8_000},
+    "fine-tune": PRETRAINING | HEAD | {"iterations": 4_000},
     "nearest-neighbour": PRETRAINING | {"iterations": 8_000},
     "meta-lstm": {"meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
     "l-maml": {"meta_batch": 8, "iterations": 600},
@@ -60,11 +60,11 @@ TWENTY: dict[str, dict[str, Any]] = CHARACTERS | {
 PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "prototypical": EPISODES | {"train_ways": 20, "iterations": 1_200},
     "matching": EPISODES | {"train_ways": 10, "iterations": 2_000},
-    "map-ssvm": EPISODES | {"train_ways": 8, "iterations": 800, "validate_every": 200},
-    "fine-tune": PRETRAINING | HEAD | {"queries": 9, "iterations": 1_200},
-    "nearest-neighbour": PRETRAINING | {"queries": 9, "iterations": 1_200},
-    "meta-lstm": {"meta_batch": 1, "iterations": 100, "validate_every": 25},
-    "l-maml": {"iterations": 60, "validate_every": 20},
+    "map-ssvm": EPISODES | {"train_ways": 8, "iterations": 400, "validate_every": 100},
+    "fine-tune": PRETRAINING | HEAD | {"queries": 9, "iterations": 800},
+    "nearest-neighbour": PRETRAINING | {"queries": 9, "iterations": 800},
+    "meta-lstm": {"meta_batch": 1, "iterations": 80, "validate_every": 40},
+    "l-maml": {"iterations": 60, "validate_every": 30},
 }
 PROTOCOL = {
     "metric": "percent of query pictures named rightly; the mean over tasks",
