@@ -143,6 +143,24 @@ def test_reproduce_writes_results_and_a_page_of_its_own(tmp_path, experiment):
         assert before == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.safetensors")}
 
 
+def test_reproducing_one_method_keeps_the_rows_of_the_others(tmp_path):
+    options = {"quick": True, "seeds": 1, "tasks": 20, "jobs": 1, "report": lambda *_: None}
+    options |= {"runs": tmp_path / "runs", "results": tmp_path / "results"}
+    experiment = tiny(TABLE1_ALSO)
+    one, other = "fine-tune", "nearest-neighbour"
+    first, *_ = reproduce(experiment, command="a", methods=[other], **options)
+    both, *_ = reproduce(experiment, command="b", methods=[one], **options)
+    assert [r["command"] for r in both["rows"]] == ["b"] * 3 + ["a"] * 3
+    assert [r for r in both["rows"] if r["method"] == other] == first["rows"]
+    assert (
+        both["protocol"]["trainings"].keys()
+        == both["curves"].keys()
+        == {f"{one} b25", f"{other} b25"}
+    )
+    fewer, *_ = reproduce(experiment, command="c", methods=[one], **options | {"tasks": 10})
+    assert {r["method"] for r in fewer["rows"]} == {one}  # another protocol: nothing is kept
+
+
 def test_runs_side_by_side(capsys, tmp_path):
     """On the same tasks: a run against itself is nothing apart, whatever tasks there are."""
     for name, more in (("a", []), ("b", ["--method", "maml"]), ("c", ["--shots", "5"])):

@@ -1,7 +1,7 @@
 """An experiment from its trainings to results/<experiment>.json."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.types import Experiment, Row
 from mtnet.runs.checkpoints import write_atomically
 from mtnet.runs.measure import measure, members_of, table
-from mtnet.runs.pool import train_all, workers
+from mtnet.runs.pool import folder_for, train_all, workers
 from mtnet.runs.run import Run, open_run, read_metrics
 from mtnet.runs.train import chosen
 from mtnet.settings import to_dict
@@ -36,26 +36,62 @@ def reproduce(
     methods: Sequence[str] | None = None,
     budget: float | None = None,
 ) -> tuple[dict[str, Any], dict[str, Run], Path]:
-    """Train what is not trained yet, measure it, write the results; returns them."""
+    """Train what is not trained yet, measure it, write the results; returns them.
+
+    With `methods`, the rows of the others stay as they were measured before, in the same protocol.
+    """
     seeds = seeds or experiment.seeds[quick]
-    configs = of_methods(experiment.trainings(quick, seeds), methods)
-    name = experiment.name + ("-quick" if quick else "")
+    every = experiment.trainings(quick, seeds)
+    configs = of_methods(every, methods)
+    path = results / f"{experiment.name}{'-quick' if quick else ''}.json"
+    about = protocol(experiment, every, seeds, tasks, quick)
+    old = json.loads(path.read_text()) if path.exists() else None
+    kept = kept_rows(old, about, configs) if old else []
     with workers(jobs) as pool:
         done = train_all(pool, runs / experiment.name, configs, report, budget)
         rows = measure_all(pool, experiment, done, tasks)
+    rows = [row | {"command": command, "budget": budget} for row in rows]
+    done |= found_again(runs / experiment.name, {row["training"] for row in kept}, every)
+    curves = {name: curve(read_metrics(run)) for name, run in done.items()}
+    for row in kept:
+        name = row["training"]
+        if name in done:
+            row |= history(every[name], read_metrics(done[name]), row["measured_at"])
+        curves.setdefault(name, (old or {}).get("curves", {}).get(name, []))
+    in_order = [name for name in every if name in curves]
     found = {
         "experiment": experiment.name,
         "mtnet_version": mtnet.__version__,
         "command": command,
-        "protocol": protocol(experiment, configs, seeds, tasks, quick) | {"budget": budget},
-        "rows": rows,
-        "curves": {name: curve(read_metrics(run)) for name, run in done.items()},
+        "protocol": about | {"trainings": {name: to_dict(every[name]) for name in in_order}},
+        "rows": sorted(rows + kept, key=lambda row: in_order.index(row["training"])),
+        "curves": {name: curves[name] for name in in_order},
     }
     found["notes"] = experiment.notes(found)
-    path = results / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, f"{json.dumps(found, indent=1, ensure_ascii=False)}\n".encode())
-    return found, done, path
+    return found, {name: done[name] for name in in_order if name in done}, path
+
+
+def kept_rows(
+    old: dict[str, Any], about: dict[str, Any], configs: dict[str, Config]
+) -> list[dict[str, Any]]:
+    """Rows of an earlier call with the same protocol, of trainings that are not asked for now."""
+    then, now = old["protocol"], about["trainings"]
+    if any(then.get(key) != about[key] for key in ("seeds", "tasks", "quick")):
+        return []
+    return [
+        row
+        for row in old["rows"]
+        if row["training"] not in configs
+        and then["trainings"].get(row["training"]) == now.get(row["training"])
+    ]
+
+
+def found_again(root: Path, names: Iterable[str], every: dict[str, Config]) -> dict[str, Run]:
+    """The runs of these trainings, where their folders are still there."""
+    folders = {name: folder_for(root, name, every[name]) for name in names}
+    return {name: open_run(f) for name, f in folders.items() if (f / "config.json").is_file()}
 
 
 def protocol(
