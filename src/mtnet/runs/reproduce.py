@@ -45,11 +45,11 @@ def reproduce(
     configs = of_methods(every, methods)
     path = results / f"{experiment.name}{'-quick' if quick else ''}.json"
     about = protocol(experiment, every, seeds, tasks, quick)
-    old = json.loads(path.read_text()) if path.exists() else None
-    kept = kept_rows(old, about, configs) if old else []
     with workers(jobs) as pool:
         done = train_all(pool, runs / experiment.name, configs, report, budget)
         rows = measure_all(pool, experiment, done, tasks)
+    old = json.loads(path.read_text()) if path.exists() else None
+    kept = kept_rows(old, about, configs) if old else []
     rows = [row | {"command": command, "budget": budget} for row in rows]
     done |= found_again(runs / experiment.name, {row["training"] for row in kept}, every)
     curves = {name: curve(read_metrics(run)) for name, run in done.items()}
