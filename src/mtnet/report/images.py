@@ -15,24 +15,26 @@ from mtnet.report.plots import COLOURS, line
 
 
 def accuracy_by_step(results: dict[str, Any]) -> Figure:
-    """Accuracy on test classes after each inner step, a line a method, with its interval."""
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
+    """Accuracy on test classes after each inner step, a line a method; again without step 0."""
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    whole, closer = figure.subplots(1, 2)
     rows = {row["method"]: row for row in results["rows"]}
     for i, (method, row) in enumerate(rows.items()):
-        steps = [s["steps"] for s in row["by_step"]]
-        axes.errorbar(
-            steps,
-            [s["mean"] for s in row["by_step"]],
-            [s["ci95"] or 0 for s in row["by_step"]],
-            marker=".",
-            capsize=2,
-            label=method,
-            **line(i),
-        )
-    axes.set(xlabel="inner steps on the test task", ylabel="percent right")
-    axes.grid(alpha=0.3, lw=0.4)
-    axes.legend(fontsize=8)
+        for axes, shown in ((whole, row["by_step"]), (closer, row["by_step"][1:])):
+            axes.errorbar(
+                [s["steps"] for s in shown],
+                [s["mean"] for s in shown],
+                [s["ci95"] or 0 for s in shown],
+                marker=".",
+                capsize=2,
+                label=method,
+                **line(i),
+            )
+    for axes in (whole, closer):
+        axes.set(xlabel="inner steps on the test task")
+        axes.grid(alpha=0.3, lw=0.4)
+    whole.set(ylabel="percent right")
+    whole.legend(fontsize=7)
     return figure
 
 
