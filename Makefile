@@ -6,7 +6,7 @@ BENCH := .venv-bench/bin
 
 reproduce: .venv/ready
 	$(BIN)/mtnet reproduce table1 --quick
-	@echo "In full: $(BIN)/mtnet reproduce table1 | table2 | figure4  (see README.md)"
+	@echo "In full: $(BIN)/mtnet reproduce table1, table2, figure4 (see README.md)"
 
 test: .venv/ready
 	$(BIN)/python -m pytest -n 2

@@ -16,7 +16,7 @@ import mtnet
 from mtnet import InputError
 from mtnet.cli import main
 from mtnet.commands.common import duration
-from mtnet.data.drawings import drawing
+from mtnet.data.drawings import drawing, ink_of
 from mtnet.experiments import EXPERIMENTS
 from mtnet.pretrained import load
 from mtnet.report.experiment import report
@@ -205,6 +205,15 @@ def test_classify_by_size_and_polarity(tmp_path, capsys, kinds):
     assert main(command) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[-5:]]
     assert [line[-6] for line in lines] == list("abcde")
+
+
+@pytest.mark.parametrize("polarity", [False, True])
+def test_thick_ink_is_still_ink(polarity):
+    """Where most of the picture is ink, its border tells which tone is the paper."""
+    y, x = np.mgrid[-1:1:50j, -1:1:50j]
+    disc = x**2 + y**2 < 0.9
+    assert disc.mean() > 0.5
+    np.testing.assert_array_equal(ink_of(np.where(disc ^ polarity, 0.1, 0.9)), disc)
 
 
 def test_a_drawing_does_not_depend_on_polarity_or_margin(tmp_path):

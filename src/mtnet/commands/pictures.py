@@ -9,9 +9,11 @@ import numpy as np
 from rich.table import Table
 
 from mtnet.commands.common import console
+from mtnet.config import learner_of
 from mtnet.core.losses import predict
-from mtnet.core.types import InputError
+from mtnet.core.types import Batch, InputError
 from mtnet.data.drawings import drawing
+from mtnet.methods import METHODS
 from mtnet.pretrained import load
 
 RUN_ONCE = {"xla_backend_optimization_level": 0}
@@ -24,10 +26,11 @@ def classify(
     labels: tuple[str, ...] = (),
     network: str = "omniglot-5way-mt-net",
 ) -> None:
-    """Learn five characters from one picture each, and name others.
+    """Learn characters from one picture each, and name others.
 
-    Pictures may have any size, and dark or light ink. Norms see support and query pictures
-    together, so that giving several queries at once helps.
+    The network that comes with mtnet learns five. Pictures may have any size, and dark or light
+    ink: the tone of the border is the paper. Norms see support and query pictures together, so
+    that giving several queries at once helps.
 
     Args:
         support: One picture of each class.
@@ -37,18 +40,26 @@ def classify(
     """
     names = labels or tuple(path.stem for path in support)
     trained = load(network)
-    ways = trained.config.ways
-    if len(support) != ways:
-        raise InputError(f"{network} tells {ways} classes apart: give {ways} support pictures")
+    config = trained.config
+    if config.family != "omniglot":
+        raise InputError(f"{network} was trained on {config.family}, not on characters")
+    ways = len(support) if METHODS[config.method].any_ways else config.ways
+    if len(support) != ways or ways < 2:
+        wanted = (
+            f"give {ways} support pictures" if ways > 1 else "give two support pictures or more"
+        )
+        raise InputError(f"{network} tells {ways} classes apart: {wanted}")
     if len(names) != ways or len(set(names)) != ways:
-        raise InputError(f"{ways} classes need {ways} different names; there are: {names}")
+        given = ", ".join(names)
+        raise InputError(f"{ways} classes need {ways} different names; there are: {given}")
     if not query:
         raise InputError("give at least one picture to name: --query x.png")
     x = jnp.asarray(np.stack([drawing(path) for path in (*support, *query)]))
 
     @partial(jax.jit, compiler_options=RUN_ONCE)
     def answer(x: jax.Array) -> jax.Array:
-        net = trained.adapt(x[:ways], jnp.arange(ways))
+        learner = learner_of(config, ways=ways)
+        net = learner.adapt(trained.theta, Batch(x[:ways], jnp.arange(ways)), jax.random.key(0))
         return jax.nn.softmax(predict(net, x))[ways:]
 
     table = Table(box=None, padding=(0, 2, 0, 0))

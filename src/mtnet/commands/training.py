@@ -10,6 +10,7 @@ from rich.table import Table
 
 from mtnet.commands.common import check_positive, console, duration, warn
 from mtnet.config import Config
+from mtnet.core.rules import RULES
 from mtnet.core.types import InputError
 from mtnet.methods import METHODS
 from mtnet.pretrained import store
@@ -109,18 +110,22 @@ def evaluate(
         losses = measure(
             config, theta, list(range(len(seeds))), tasks=tasks, steps=steps, shots=count, **test
         )
-        kind = "" if entry.shape is None else ", percent right"
-        shown = Table(title=f"{config.method} on {config.family}, {count} shots{kind}")
+        kind, digits = ("", 4) if entry.shape is None else (", percent right", 2)
+        plural = "" if count == 1 else "s"
+        shown = Table(title=f"{config.method} on {config.family}, {count} shot{plural}{kind}")
         for column in ("steps", "mean", "± 95 %", "median", "diverged"):
             shown.add_column(column, justify="right")
         for row in table(losses, seeds, steps)["by_step"]:
-            cells = ["not finite" if row[k] is None else f"{row[k]:.4f}" for k in _NUMBERS]
+            cells = ["not finite" if row[k] is None else f"{row[k]:.{digits}f}" for k in _NUMBERS]
             shown.add_row(str(row["steps"]), *cells, str(row["diverged"]))
         console.print(shown)
     over = "tasks (there is one network)" if len(seeds) == 1 else "networks and tasks"
+    rule = RULES.get(config.method)
+    masks = f"; masks: {config.inner.at_test}" if rule and rule.mask else ""
+    with_steps = f"steps={config.inner.steps}, " if METHODS[config.method].steps else ""
     console.print(
-        f"{tasks} fresh tasks a network, iteration {iteration}; interval over {over}; masks: "
-        f"{config.inner.at_test}; trained with steps={config.inner.steps}, shots={config.shots}."
+        f"{tasks} fresh tasks a network, iteration {iteration}; interval over {over}{masks}; "
+        f"trained with {with_steps}shots={config.shots}."
         + ("" if entry.shape is None else f" {PICTURES.format(config.inner.statistics)}"),
         highlight=False,
     )

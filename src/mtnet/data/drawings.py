@@ -10,6 +10,8 @@ from mtnet.core.types import InputError
 SIZE, ORIGINAL = 28, 105
 FILLED = 0.25
 """A cell of the coarse grid is ink where this much of what its darkest has is."""
+MIXED = 0.25
+"""A border with more than this much of both tones does not tell which is the ground."""
 
 
 def drawing(path: Path) -> np.ndarray:
@@ -37,7 +39,8 @@ def _on_white(image: Image.Image) -> np.ndarray:
 
 
 def ink_of(grey: np.ndarray) -> np.ndarray:
-    """1 where there is ink: the rarer side of the threshold that parts grey values best (Otsu)."""
+    """1 where there is ink: that side of the threshold that parts grey values best (Otsu) which is
+    rarer along the border, or in the whole picture where the border does not tell."""
     levels = np.round(grey * 255).astype(int)
     values = np.unique(levels).tolist()
 
@@ -47,7 +50,9 @@ def ink_of(grey: np.ndarray) -> np.ndarray:
         return share * (1 - share) * (levels[low].mean() - levels[~low].mean()) ** 2
 
     dark = levels <= max(values[:-1], key=between)
-    return (dark if dark.mean() <= 0.5 else ~dark).astype(float)
+    border = np.concatenate([dark[0], dark[-1], dark[:, 0], dark[:, -1]]).mean()
+    share = border if min(border, 1 - border) < MIXED else dark.mean()
+    return (dark if share <= 0.5 else ~dark).astype(float)
 
 
 def square(ink: np.ndarray) -> np.ndarray:

@@ -115,8 +115,9 @@ def protocol(
 
 def of_methods(configs: dict[str, Config], methods: Sequence[str] | None) -> dict[str, Config]:
     """The trainings of the methods asked for."""
+    there = dict.fromkeys(c.method for c in configs.values())
     for method in methods or ():
-        nearest("method of this experiment", method, [c.method for c in configs.values()])
+        nearest("method of this experiment", method, there)
     return {n: c for n, c in configs.items() if not methods or c.method in methods}
 
 
