@@ -9,6 +9,7 @@ from typing import Any
 import mtnet
 from mtnet.config import Config, nearest
 from mtnet.core.evaluate import DIVERGED_ABOVE
+from mtnet.core.types import InputError
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.types import Experiment, Row
 from mtnet.runs.checkpoints import write_atomically
@@ -16,7 +17,7 @@ from mtnet.runs.measure import measure, members_of, table
 from mtnet.runs.pool import folder_for, train_all, workers
 from mtnet.runs.run import Run, open_run, read_metrics
 from mtnet.runs.train import chosen
-from mtnet.settings import to_dict
+from mtnet.settings import from_dict, to_dict
 
 STEPS = 10
 """Inner steps that are evaluated; tables quote the step they were trained for."""
@@ -49,7 +50,7 @@ def reproduce(
         done = train_all(pool, runs / experiment.name, configs, report, budget)
         rows = measure_all(pool, experiment, done, tasks)
     old = json.loads(path.read_text()) if path.exists() else None
-    kept = kept_rows(old, about, configs) if old else []
+    kept = kept_rows(old, about, every, configs) if old else []
     rows = [row | {"command": command, "budget": budget} for row in rows]
     done |= found_again(runs / experiment.name, {row["training"] for row in kept}, every)
     curves = {name: curve(read_metrics(run)) for name, run in done.items()}
@@ -74,18 +75,20 @@ def reproduce(
 
 
 def kept_rows(
-    old: dict[str, Any], about: dict[str, Any], configs: dict[str, Config]
+    old: dict[str, Any], about: dict[str, Any], every: dict[str, Config], asked: Iterable[str]
 ) -> list[dict[str, Any]]:
     """Rows of an earlier call with the same protocol, of trainings that are not asked for now."""
-    then, now = old["protocol"], about["trainings"]
+    then = old["protocol"]
     if any(then.get(key) != about[key] for key in ("seeds", "tasks", "quick")):
         return []
-    return [
-        row
-        for row in old["rows"]
-        if row["training"] not in configs
-        and then["trainings"].get(row["training"]) == now.get(row["training"])
-    ]
+
+    def same(name: str) -> bool:
+        try:
+            return from_dict(then["trainings"][name], "results") == every.get(name)
+        except (InputError, KeyError):
+            return False
+
+    return [r for r in old["rows"] if r["training"] not in asked and same(r["training"])]
 
 
 def found_again(root: Path, names: Iterable[str], every: dict[str, Config]) -> dict[str, Run]:
