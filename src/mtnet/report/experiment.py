@@ -30,7 +30,7 @@ def grid(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     Where each method is one training, how long it took and how it was tested stand beside.
     """
     rows = results["rows"]
-    columns = list(dict.fromkeys(row["column"] for row in rows))
+    columns = list(dict.fromkeys(r["column"] for r in sorted(rows, key=lambda r: r["steps"])))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells = {(row["method"], row["column"]): row for row in rows}
     alone = len({(row["method"], row["training"]) for row in rows}) == len(methods)

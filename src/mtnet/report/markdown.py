@@ -16,7 +16,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def section(results: dict[str, Any]) -> str:
     """One experiment: the command, the table by groups of columns, the notes, the seeds."""
-    parts = [f"## {results['experiment']}\n", f"    {results['command']}\n"]
+    commands = dict.fromkeys(r.get("command", results["command"]) for r in results["rows"])
+    parts = [f"## {results['experiment']}\n", "\n".join(f"    {c}" for c in commands) + "\n"]
     header, rows = grid(results)
     for picked in _groups(header):
         parts.append(table([header[i] for i in picked], [[r[i] for i in picked] for r in rows]))

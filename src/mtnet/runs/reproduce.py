@@ -88,7 +88,8 @@ def kept_rows(
         except (InputError, KeyError):
             return False
 
-    return [r for r in old["rows"] if r["training"] not in asked and same(r["training"])]
+    kept = [r for r in old["rows"] if r["training"] not in asked and same(r["training"])]
+    return [{"command": old["command"]} | row for row in kept]
 
 
 def found_again(root: Path, names: Iterable[str], every: dict[str, Config]) -> dict[str, Run]:
