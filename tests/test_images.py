@@ -108,6 +108,7 @@ def test_results_and_page_of_a_table(run, tmp_path):
         "command": "mtnet",
         "protocol": experiment.protocol,
         "rows": rows,
+        "curves": {"mt-net": experiments.curve(read_metrics(run))},
     }
     results["notes"] = experiment.notes(results)
     assert "6 iterations" in results["notes"][0]
