@@ -16,9 +16,10 @@ import mtnet
 from mtnet import InputError
 from mtnet.cli import main
 from mtnet.commands.common import duration
+from mtnet.config import Config, learner_of
 from mtnet.data.drawings import drawing, ink_of
 from mtnet.experiments import EXPERIMENTS
-from mtnet.pretrained import load
+from mtnet.pretrained import load, store
 from mtnet.report.experiment import report
 from mtnet.runs import reproduce as experiments
 from mtnet.runs.run import create, read_metrics
@@ -206,6 +207,19 @@ def test_classify_by_size_and_polarity(tmp_path, capsys, kinds):
     assert main(command) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[-5:]]
     assert [line[-6] for line in lines] == list("abcde")
+
+
+def test_classify_with_networks_of_other_kinds(tmp_path, capsys):
+    """One that compares takes any number of classes; one of curves is no help with pictures."""
+    pictures = [str(p) for p in draw_pictures(tmp_path)[:3]]
+    for config in (Config(method="prototypical", family="omniglot", shots=1, filters=4), Config()):
+        theta = learner_of(config).init(jax.random.key(0))
+        store(tmp_path / f"{config.family}.safetensors", config, theta, {})
+    asked = ["--support", *pictures, "--query", pictures[1]]
+    assert main(["classify", "--network", str(tmp_path / "omniglot.safetensors"), *asked]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[1] == Path(pictures[1]).stem
+    assert main(["classify", "--network", str(tmp_path / "sine.safetensors"), *asked]) == 2
+    assert "trained on sine, not on characters" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("polarity", [False, True])

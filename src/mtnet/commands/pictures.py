@@ -44,11 +44,10 @@ def classify(
     if config.family != "omniglot":
         raise InputError(f"{network} was trained on {config.family}, not on characters")
     ways = len(support) if METHODS[config.method].any_ways else config.ways
-    if len(support) != ways or ways < 2:
-        wanted = (
-            f"give {ways} support pictures" if ways > 1 else "give two support pictures or more"
-        )
-        raise InputError(f"{network} tells {ways} classes apart: {wanted}")
+    if ways < 2:
+        raise InputError("give two support pictures or more, one of each class")
+    if len(support) != ways:
+        raise InputError(f"{network} tells {ways} classes apart: give {ways} support pictures")
     if len(names) != ways or len(set(names)) != ways:
         given = ", ".join(names)
         raise InputError(f"{ways} classes need {ways} different names; there are: {given}")

@@ -5,9 +5,9 @@
     mtnet reproduce table3-mini-imagenet
     ... [--methods mt-net prototypical] [--budget 60m] [--quick]
 
-A gradient method takes about half an hour a core on Omniglot 5-way (the MT-net's 40 000 iterations
-about two hours), over an hour on 20-way and mini-ImageNet; the others from ten minutes to
-three quarters of an hour.
+A gradient method takes half an hour to an hour of one core on Omniglot 5-way (the MT-net's 40 000
+iterations about two hours), over an hour on 20-way and mini-ImageNet; the others, trained for less,
+from five to forty minutes.
 
 Published: MT-net 99.5, 96.2 and 51.70 after 40 000 to 60 000 iterations of 32, 16 and 4 tasks. For
 Omniglot the settings here reach most of that in a fraction of the work: half the meta-batch, beta
