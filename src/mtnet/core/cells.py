@@ -1,12 +1,12 @@
 """Network <-> cells: which weights a task may move, and how `A = T W` folds back into them.
 
-A cell is a weight and, where there is one, its bias: arrays that share their output axis
-(axis 0) and therefore one `T` and one row mask. Everything else in the network that is
+A cell is a weight and, where there is one, its bias: arrays that share their output axis, which
+comes first in `W`, and therefore one `T` and one row mask. Everything else in the network that is
 floating point is meta-learned and not adapted.
 """
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatch
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,13 +15,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from mtnet.core.layers import BOX, Layer, dotted, find, name_of
 from mtnet.core.types import InputError
 
 X = TypeVar("X")
 Weights = tuple[Array, ...]  # one cell's arrays, output axis first: (W,) or (W, b)
 Cells = dict[str, X]  # cell name -> something
-
-LAYERS = (eqx.nn.Linear, eqx.nn.Conv, eqx.nn.ConvTranspose)
 
 
 class Split(NamedTuple):
@@ -31,17 +30,9 @@ class Split(NamedTuple):
     rest: dict[str, Array]
     join: Callable[[Cells[Weights], dict[str, Array]], Any]
     groups: Cells[int]
-    """Blocks of a block-diagonal T: 1, or the groups of a grouped convolution."""
+    """Blocks on the diagonal of T: 1, a convolution's groups, or what was asked for."""
     called: frozenset[str]
     """Linear cells known to be only called, never read, by the network around them."""
-
-
-def name_of(path: Sequence[Any]) -> str:
-    return jax.tree_util.keystr(tuple(path), simple=True, separator=".")
-
-
-def is_layer(node: Any) -> bool:
-    return isinstance(node, LAYERS)
 
 
 def is_weight(leaf: Any) -> bool:
@@ -51,18 +42,23 @@ def is_weight(leaf: Any) -> bool:
 def split(
     net: Any,
     *,
-    cells: Sequence[str] | None = None,
+    cells: Sequence[str] | Mapping[str, int] | None = None,
     leave_out: Sequence[str] = (),
     freeze: Sequence[str] = (),
+    blocks: Mapping[str, int] = {},
 ) -> Split:
     """Take a network apart into cells and the rest.
 
     **Arguments:**
-    - `net`: any PyTree of arrays that can be called, e.g. an Equinox module.
+    - `net`: any PyTree with arrays in it: an Equinox or Flax NNX module, a pair of a Linen
+      module and its variables, a pair of a function and its parameters.
     - `cells`: name patterns (`layers.0`, `encoder.*`) of layers, or of raw arrays whose
-      first axis is the output. Left out: every Linear and convolution.
+      first axis is the output; `{"w*": -1}` says that it is the last. Left out: every
+      layer that is known.
     - `leave_out`: patterns of arrays that are meta-learned but not adapted.
     - `freeze`: patterns of arrays that are neither: they keep their value.
+    - `blocks`: how many blocks T has on its diagonal, by cell name or pattern; as many as
+      the cell has outputs make it diagonal.
     """
     flat, treedef = jax.tree_util.tree_flatten_with_path(net)
     names = [name_of(path) for path, _ in flat]
@@ -71,44 +67,15 @@ def split(
         twice = next(n for n in names if names.count(n) > 1)
         raise InputError(f"two arrays are called `{twice}`: rename the key that has a dot in it")
     floats = {n: a for n, a in leaves.items() if is_weight(a)}
-    layers, called = _layers(net)
+    layers = find(net, floats)
     _check_patterns((*(cells or ()), *leave_out, *freeze), [*floats, *layers])
     _check_shared(floats)
-
-    def kept_out(name: str) -> bool:
-        return _matches(name, leave_out) or _matches(name, freeze)
-
-    members = {  # cell name -> names of its arrays
-        name: tuple(m for m in (_dotted(name, "weight"), _dotted(name, "bias")) if m in floats)
-        for name in layers
-        if not kept_out(name) and (cells is None or _matches(name, cells))
-    }
-    if cells is not None:
-        inside = {m for group in members.values() for m in group}
-        members |= {  # a vector is meant only where it is named in full
-            n: (n,)
-            for n, a in floats.items()
-            if n not in inside and (n in cells or (a.ndim > 1 and _matches(n, cells)))
-        }
-    members = {  # an array named in `leave_out` is out, even where its layer is a cell
-        name: kept
-        for name, group in members.items()
-        if (kept := tuple(m for m in group if not kept_out(m)))
-    }
-    for group in members.values():
-        if floats[group[0]].ndim == 0:
-            raise InputError(
-                f"`{group[0]}` is a single number and has no output axis: leave it out"
-            )
-    if not members:
-        raise InputError(
-            "the network has no cells: it needs at least one Linear or convolution, "
-            "or arrays named in `cells`"
-        )
-    adapted = {m for group in members.values() for m in group}
+    members = _members(floats, layers, cells, (*leave_out, *freeze))
+    _check_patterns(tuple(blocks), list(members))
+    adapted = {a for layer in members.values() for a in layer.arrays}
     rest = {n: a for n, a in floats.items() if n not in adapted and not _matches(n, freeze)}
     for name, array in rest.items():
-        if array.ndim > 1 and not kept_out(name):
+        if array.ndim > 1 and not _matches(name, leave_out):
             raise InputError(
                 f"`{name}` {array.shape} is a weight but no cell: name it in `cells` "
                 "(its first axis being the output), in `leave_out` or in `freeze`"
@@ -116,17 +83,69 @@ def split(
 
     def join(W: Cells[Weights], rest: dict[str, Array]) -> Any:
         new = leaves | rest
-        for cell, group in members.items():
-            new |= zip(group, W[cell], strict=True)
+        for cell, (arrays, axis, _) in members.items():
+            back = (jnp.moveaxis(w, 0, axis) for w in W[cell])
+            new |= zip(arrays, back, strict=True)
         return jax.tree.unflatten(treedef, [new[n] for n in names])
 
+    groups = {cell: _blocks(cell, layer, floats, blocks) for cell, layer in members.items()}
     return Split(
-        W={cell: tuple(floats[m] for m in group) for cell, group in members.items()},
+        W={
+            cell: tuple(jnp.moveaxis(floats[a], axis, 0) for a in arrays)
+            for cell, (arrays, axis, _) in members.items()
+        },
         rest=rest,
         join=join,
-        groups={cell: layers.get(cell, layers.get(cell.rpartition(".")[0], 1)) for cell in members},
-        called=frozenset(called & members.keys()),
+        groups=groups,
+        called=frozenset(c for c in _called(net) & members.keys() if groups[c] == 1),
     )
+
+
+def _members(
+    floats: dict[str, Array],
+    layers: dict[str, Layer],
+    cells: Sequence[str] | Mapping[str, int] | None,
+    out: Sequence[str],
+) -> Cells[Layer]:
+    """The arrays of each cell."""
+    kept = {n: a for n, a in layers.items() if cells is None or _matches(n, tuple(cells))}
+    if cells is not None:
+        axes = cells if isinstance(cells, Mapping) else dict.fromkeys(cells, 0)
+        inside = {a for layer in kept.values() for a in layer.arrays}
+        kept |= {  # a vector is meant only where it is named in full
+            n.removesuffix(BOX): Layer((n,), axis)
+            for pattern, axis in axes.items()
+            for n, a in floats.items()
+            if n not in inside and (n == pattern or (a.ndim > 1 and _matches(n, [pattern])))
+        }
+    members = {}
+    for name, layer in kept.items():
+        arrays = tuple(a for a in layer.arrays if not _matches(a, out))
+        if arrays and not _matches(name, out):
+            members[name] = layer._replace(arrays=arrays)
+    for layer in members.values():
+        if floats[layer.arrays[0]].ndim == 0:
+            raise InputError(
+                f"`{layer.arrays[0]}` is a single number and has no output axis: leave it out"
+            )
+    if not members:
+        raise InputError(
+            "the network has no cells: it needs at least one Linear or convolution, "
+            "or arrays named in `cells`"
+        )
+    return members
+
+
+def _blocks(cell: str, layer: Layer, floats: dict[str, Array], asked: Mapping[str, int]) -> int:
+    """Into how many blocks T falls: those asked for, or the groups of the layer."""
+    wanted = next((n for pattern, n in asked.items() if _matches(cell, [pattern])), layer.groups)
+    outputs = floats[layer.arrays[0]].shape[layer.axis]
+    if wanted < 1 or outputs % wanted or wanted % layer.groups:
+        raise InputError(
+            f"`{cell}` has {outputs} outputs in {layer.groups} group(s): "
+            f"they cannot fall into {wanted} blocks"
+        )
+    return wanted
 
 
 def identity(W: Weights, groups: int) -> Array:
@@ -155,13 +174,6 @@ def fold(T: Cells[Array], W: Cells[Weights]) -> Cells[Weights]:
     return {c: tuple(transform(T.get(c), w) for w in group) for c, group in W.items()}
 
 
-def _layers(net: Any) -> tuple[dict[str, int], set[str]]:
-    """Names of the layers that can be cells, with their groups; and those only ever called."""
-    nodes, _ = jax.tree_util.tree_flatten_with_path(net, is_leaf=is_layer)
-    found = {name_of(p): getattr(m, "groups", 1) for p, m in nodes if is_layer(m)}
-    return found, _called(net) & found.keys()
-
-
 def _called(net: Any) -> set[str]:
     """Layers of plain MLPs: called and never read, unless their weights are tied to others."""
     special = (eqx.nn.MLP, eqx.nn.Shared)
@@ -169,16 +181,12 @@ def _called(net: Any) -> set[str]:
     if any(type(node) is eqx.nn.Shared for _, node in nodes):
         return set()
     return {
-        _dotted(name_of(path), f"layers.{i}")
+        dotted(name_of(path), f"layers.{i}")
         for path, mlp in nodes
         if type(mlp) is eqx.nn.MLP
         for i, layer in enumerate(mlp.layers)
         if "scalar" not in (layer.in_features, layer.out_features)
     }
-
-
-def _dotted(*parts: str) -> str:
-    return ".".join(filter(None, parts))
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -1,15 +1,32 @@
 """Losses that tasks are learned by."""
 
+from collections.abc import Callable
+from functools import partial
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Scalar
+from jaxtyping import Array, Float, Int, Key, Scalar
 
 from mtnet.core.types import InputError, Predictor
 
 
-def predict(model: Predictor, x: Array) -> Array:
-    """Apply a one-example predictor to a batch."""
-    return jax.vmap(model, axis_name="batch")(x)
+def predict(model: Predictor, x: Array, key: Key[Array, ""] | None = None) -> Array:
+    """Apply a one-example predictor to a batch; with a key, each example gets one of its own.
+
+    Besides callables, a predictor may be a pair: a Flax Linen module and its variables, or a
+    function and its parameters.
+    """
+    if key is None:
+        return jax.vmap(one_example(model), axis_name="batch")(x)
+    call = lambda x, key: one_example(model)(x, key=key)  # noqa: E731
+    return jax.vmap(call, axis_name="batch")(x, jax.random.split(key, len(x)))
+
+
+def one_example(model: Predictor) -> Callable[..., Array]:
+    if callable(model):
+        return model
+    function, parameters = model
+    return partial(getattr(function, "apply", function), parameters)
 
 
 def mse(prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Scalar:

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from mtnet.core.cells import Cells, Weights, name_of
+from mtnet.core.cells import Cells, Weights
+from mtnet.core.layers import name_of
 
 
 @jax.custom_jvp

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Array, Key, Scalar
 
 Theta = Any  # meta-parameters: a PyTree of arrays, the learner's own business
-Predictor = Callable[[Array], Array]  # maps ONE example; batches go through `predict`
+Predictor = Any  # maps one example: a callable, or a pair of a module or function and its arrays
 Loss = Callable[[Array, Array], Scalar]  # (predictions, targets) -> scalar
 
 

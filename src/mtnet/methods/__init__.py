@@ -14,11 +14,14 @@ COMPARES = ("ways", "initialise", "statistics")
 PRETRAINS = (*COMPARES, "loss", "features", "outputs")
 
 
+WEIGHTS = (*GRADIENT, "tied")
+
+
 class Method(NamedTuple):
     about: str
     make: Callable[..., Learner]
     """`(net, **options) -> Learner`"""
-    takes: tuple[str, ...] = GRADIENT
+    takes: tuple[str, ...] = WEIGHTS
     """The settings it has a use for, out of those that a training knows."""
     adapts: str = "weights"
     """What changes from task to task."""
@@ -51,7 +54,9 @@ METHODS: dict[str, Method] = {
     "t-net": Method("a learned metric T T' in each cell (section 3.1)", gradient.t_net),
     "mt-net-full": Method("a learned metric, and a mask for each weight", gradient.mt_net_full),
     "mt-net": Method("a learned metric in a learned subspace (section 3.2)", gradient.mt_net),
-    "l-maml": Method("MAML with a Laplace approximation (Grant et al. 2018)", laplace.l_maml),
+    "l-maml": Method(
+        "MAML with a Laplace approximation (Grant et al. 2018)", laplace.l_maml, GRADIENT
+    ),
     "meta-lstm": Method(
         "a learned, gated update of every weight (Ravi & Larochelle 2017)",
         meta_lstm.meta_lstm,

@@ -1,18 +1,21 @@
 """The seven gradient methods of Table 1: one learner, seven rules."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from equinox.nn import inference_mode
 from jaxtyping import Array, Key, Scalar
 
-from mtnet.core.cells import Cells, Weights, fold, identity, split
+from mtnet.core.cells import Cells, Split, Weights, fold, identity, split
 from mtnet.core.inner import Inner, Theta, descend, objective_on, rescaled
+from mtnet.core.layers import check_size
 from mtnet.core.losses import mse, predict
 from mtnet.core.rules import RULES, Rule
+from mtnet.core.tied import tie, untie
 from mtnet.core.types import Batch, Episode, InputError, Learner, Loss
 from mtnet.nets.norm import settle
 
@@ -26,22 +29,35 @@ def gradient_learner(
     *,
     loss: Loss = mse,
     step_size: float | Array | None = None,
-    cells: Sequence[str] | None = None,
+    cells: Sequence[str] | Mapping[str, int] | None = None,
     leave_out: Sequence[str] = (),
     freeze: Sequence[str] = (),
+    blocks: Mapping[str, int] = {},
+    tied: str | None = None,
     initialise: Initialise | None = None,
 ) -> Learner:
     """Turn any network into a learner that adapts by the given rule.
 
     **Arguments:**
-    - `net`: an Equinox module that maps one example; what `adapt` returns has its type.
+    - `net`: maps one example: an Equinox or Flax NNX module, a pair (Linen module, variables)
+      or a pair (function, parameters); what `adapt` returns has its type. Where it drops out
+      at random, it does so while meta-training, and never while a task is learned for use.
     - `rule`, `inner`: which linear map on the gradient, and the options of the inner loop.
     - `loss`: `(predictions, targets) -> scalar`, for support and query alike.
     - `step_size`: stands for `inner.alpha` where given; may be traced, to train many at once.
-    - `cells`, `leave_out`, `freeze`: see `mtnet.core.cells.split`.
+    - `cells`, `leave_out`, `freeze`, `blocks`: see `mtnet.core.cells.split`.
+    - `tied`: the cell whose outputs are the classes, where tasks may have any number of them
+      (`mtnet.core.tied`): theta serves a network with any number of outputs there.
     - `initialise`: redraws the weights in `init`; where left out they start as in `net`.
     """
-    parts = split(net, cells=cells, leave_out=leave_out, freeze=freeze)
+    parts = split(net, cells=cells, leave_out=leave_out, freeze=freeze, blocks=blocks)
+    if tied is not None:
+        classes = classes_of(parts, tied)
+        parts = parts._replace(groups=parts.groups | {tied: classes}, called=parts.called - {tied})
+    if rule.T:
+        for cell, (W, *_) in parts.W.items():
+            check_size(cell, len(W), parts.groups[cell], W.dtype.itemsize)
+    drops = drops_out(net)
     alpha = inner.alpha if step_size is None else step_size
 
     def init(key: Key[Array, ""]) -> Theta:
@@ -56,13 +72,29 @@ def gradient_learner(
         if inner.zeta_sd:
             zeta = _truncated_normal(zeta, to_logits, inner.zeta_sd)
         rates = jax.tree.map(lambda w: jnp.full_like(w, alpha), W) if rule.rates else {}
-        return Theta(W, T, zeta, rates, parts.rest)
+        theta = Theta(W, T, zeta, rates, parts.rest)
+        return theta if tied is None else tie(theta, tied)
+
+    def whole(theta: Theta) -> Theta:
+        return theta if tied is None else untie(theta, tied, classes)
+
+    def on(batch: Batch, key: Array, training: bool) -> Callable[[Any], Scalar]:
+        """The loss of a network on a batch; it may drop out only in training."""
+
+        def answers(net: Any, x: Array) -> Array:
+            if not drops:
+                return predict(net, x)
+            return predict(net, x, key) if training else predict(inference_mode(net), x)
+
+        return objective_on(batch, loss, answers)
 
     def weights(theta: Theta, support: Batch, key: Array, steps: int, training: bool):
-        _check(support, parts.join(parts.W, theta.rest))
+        theta = whole(theta)
+        net = parts.join(parts.W, theta.rest)
+        _check(support, inference_mode(net) if drops else net)
         return descend(
             theta,
-            objective_on(support, loss, predict),
+            on(support, jax.random.fold_in(key, 1), training),
             parts,
             rule,
             inner,
@@ -73,28 +105,43 @@ def gradient_learner(
             training=training,
         )
 
+    def settled(net: Any, support: Batch) -> Any:
+        return settle(net, support.x) if inner.statistics == "inductive" else net
+
     def finished(theta: Theta, A: Cells[Weights], support: Batch) -> Any:
         net = parts.join(A, theta.rest)
-        return settle(net, support.x) if inner.statistics == "inductive" else net
+        return settled(inference_mode(net) if drops else net, support)
 
     def path(theta: Theta, support: Batch, key: Key[Array, ""], steps: int) -> Any:
         _, A = weights(theta, support, key, steps, False)
         return eqx.filter_vmap(lambda A: finished(theta, A, support))(A)
 
-    def last(theta: Theta, support: Batch, key: Array, training: bool) -> Any:
-        A, _ = weights(theta, support, key, inner.steps, training)
+    def adapt(theta: Theta, support: Batch, key: Key[Array, ""]) -> Any:
+        A, _ = weights(theta, support, key, inner.steps, False)
         return finished(theta, A, support)
 
-    def adapt(theta: Theta, support: Batch, key: Key[Array, ""]) -> Any:
-        return last(theta, support, key, False)
-
     def query_loss(theta: Theta, episode: Episode, key: Key[Array, ""]) -> Scalar:
-        return objective_on(episode.query, loss, predict)(last(theta, episode.support, key, True))
+        A, _ = weights(theta, episode.support, key, inner.steps, True)
+        net = settled(parts.join(A, theta.rest), episode.support)
+        return on(episode.query, jax.random.fold_in(key, 2), True)(net)
 
     def prepare(theta: Theta) -> Theta:
-        return theta._replace(A=fold(*rescaled(theta, inner, alpha)))
+        return theta._replace(A=fold(*rescaled(whole(theta), inner, alpha)))
 
     return Learner(init, adapt, query_loss, path, prepare)
+
+
+def classes_of(parts: Split, tied: str) -> int:
+    if tied not in parts.W:
+        raise InputError(f"there is no cell `{tied}` to tie; there are: {', '.join(parts.W)}")
+    return len(parts.W[tied][0])
+
+
+def drops_out(net: Any) -> bool:
+    """Whether the network has dropout that is switched on."""
+    is_dropout = lambda node: isinstance(node, eqx.nn.Dropout)  # noqa: E731
+    nodes = jax.tree.leaves(net, is_leaf=is_dropout)
+    return any(is_dropout(node) and not node.inference for node in nodes)
 
 
 def truncated_normal(sd: float = 0.01) -> Initialise:
