@@ -1,18 +1,15 @@
 """Trained networks in one file: safetensors, with the settings and the measured accuracy in it."""
 
-import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 from jaxtyping import Array
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from mtnet.config import Config, learner_of
 from mtnet.core.types import Batch, InputError, Learner, Theta
-from mtnet.runs.checkpoints import digest, named, write_atomically
+from mtnet.files import named, read, restored, write
 from mtnet.settings import from_dict, to_dict
 
 BOX = files("mtnet") / "box"
@@ -40,28 +37,13 @@ def load(name: str | Path) -> Trained:
         if str(name) not in inside:
             raise InputError(f"there is no network called {name!r}; there are: {', '.join(inside)}")
         path = Path(str(BOX / f"{name}.safetensors"))
-    try:
-        with safe_open(path, "numpy") as file:
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            header = file.metadata() or {}
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
-    if digest(arrays) != header.get("sha256"):
-        raise InputError(f"{path} is damaged: its checksum does not fit")
-    config = from_dict(json.loads(header["config"]), str(path))
+    arrays, header = read(path)
+    config = from_dict(header["config"], str(path))
     learner = learner_of(config)
     like = jax.eval_shape(learner.init, jax.random.key(0))
-    leaves = [jax.numpy.asarray(arrays[key]) for key in named(like)]
-    theta = jax.tree.unflatten(jax.tree.structure(like), leaves)
-    return Trained(config, learner, theta, json.loads(header["about"]))
+    return Trained(config, learner, restored(like, arrays), header["about"])
 
 
 def store(path: Path, config: Config, theta: Theta, about: dict[str, Any]) -> None:
     """Write what `load` reads; `theta` is one member's."""
-    arrays = {key: jax.device_get(leaf) for key, leaf in named(theta).items()}
-    header = {
-        "sha256": digest(arrays),
-        "config": json.dumps(to_dict(config)),
-        "about": json.dumps(about),
-    }
-    write_atomically(path, save(arrays, header))
+    write(path, named(theta), config=to_dict(config), about=about)
