@@ -1,9 +1,13 @@
 """What the documents say is true: their code runs, their numbers are those of results/."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 from mtnet.report.markdown import document
@@ -18,6 +22,37 @@ def test_code_runs(name):
     namespace: dict = {}
     for block in blocks:
         exec(compile(block, name, "exec"), namespace)
+
+
+def steps(text):
+    """Python blocks and commands of a page, in order."""
+    for found in re.finditer(
+        r"```python\n(.*?)```|^    (mtnet [^\n]*)$", text, re.DOTALL | re.MULTILINE
+    ):
+        yield found.groups()
+
+
+@pytest.mark.parametrize(
+    "name", ["docs/your-network.md", "docs/your-table.md", "docs/your-pictures.md"]
+)
+def test_a_page_can_be_followed_from_top_to_bottom(name, tmp_path, monkeypatch):
+    text = (ROOT / name).read_text()
+    monkeypatch.chdir(tmp_path)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    namespace: dict = {}
+    for block, command in steps(text):
+        if block:
+            with jax.enable_x64(False):
+                exec(compile(block, name, "exec"), namespace)
+        else:
+            told = subprocess.run(
+                command,
+                shell=True,
+                env=os.environ | {"PATH": path},
+                capture_output=True,
+                text=True,
+            )
+            assert told.returncode == 0, f"{command}\n{told.stdout}{told.stderr}"
 
 
 def test_results_page_is_what_the_results_give():

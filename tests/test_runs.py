@@ -16,8 +16,9 @@ import pytest
 from mtnet.config import Config
 from mtnet.core.inner import Inner
 from mtnet.core.types import InputError
+from mtnet.files import write_atomically
 from mtnet.runs import run as rundir
-from mtnet.runs.checkpoints import load_state, save_state, write_atomically
+from mtnet.runs.checkpoints import load_state, save_state
 from mtnet.runs.train import Diverged, train, trained
 
 TINY = Config(width=4, depth=1, meta_batch=2, iterations=3_000, seeds=(0, 1))

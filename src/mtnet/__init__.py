@@ -1,5 +1,8 @@
 """mtnet: gradient-based few-shot learning with learned metrics and subspaces."""
 
+from typing import Any
+
+from mtnet.core.adapt import adapt as adapt, adapt_many as adapt_many
 from mtnet.core.cells import fold as fold, split as split
 from mtnet.core.evaluate import evaluate as evaluate, summarise as summarise
 from mtnet.core.inner import Inner as Inner, Theta as Theta
@@ -40,7 +43,21 @@ from mtnet.nets.mlp import mlp as mlp
 from mtnet.nets.norm import BatchNorm as BatchNorm, settle as settle
 from mtnet.pretrained import load as load
 from mtnet.tasks.episodes import episodes as episodes
+from mtnet.tasks.groups import (
+    class_episodes as class_episodes,
+    gather as gather,
+    grouped as grouped,
+)
 from mtnet.tasks.polynomial import polynomial as polynomial
 from mtnet.tasks.sine import sine as sine
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, when somebody asks for them: scikit-learn takes a while to import."""
+    if name in ("MTNetRegressor", "MTNetClassifier"):
+        from mtnet import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'mtnet' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`mtnet ...`: list, train, evaluate, reproduce, compare, data, classify, export."""
+"""`mtnet ...`: every command by name."""
 
 import itertools
 import logging
@@ -15,6 +15,8 @@ from rich.table import Table
 from mtnet import settings
 from mtnet.commands.common import console
 from mtnet.commands.comparing import compare
+from mtnet.commands.models import adapt, inspect, predict
+from mtnet.commands.own import fit_command
 from mtnet.commands.paper import reproduce
 from mtnet.commands.pictures import classify
 from mtnet.commands.training import evaluate, export, train_command
@@ -71,6 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "data": data_,
             "classify": classify,
             "export": export,
+            "fit": fit_command(_own(arguments)),
+            "adapt": adapt,
+            "predict": predict,
+            "inspect": inspect,
         }
         depth = 1 if arguments[:1] == ["data"] else 0
         if depth:
@@ -101,6 +107,12 @@ def _defaults(arguments: Sequence[str]) -> Config:
     if "--config" in given:
         return settings.read(Path(given["--config"]))
     return settings.preset(given["--family"]) if "--family" in given else Config()
+
+
+def _own(arguments: Sequence[str]) -> Config:
+    """What `mtnet fit` starts from; the data are still to come."""
+    pictures = any(a == "--images" or a.startswith("--images=") for a in arguments)
+    return settings.preset("pictures" if pictures else "table")
 
 
 def _cache_compilations() -> None:

@@ -14,13 +14,13 @@ import tyro
 from jaxtyping import Array
 
 from mtnet.core.inner import Inner
-from mtnet.core.losses import predict
-from mtnet.core.types import Family, InputError, Learner
-from mtnet.data import open_images
+from mtnet.core.losses import accuracy, predict
+from mtnet.core.types import Batch, Family, InputError, Learner
+from mtnet.data import open_images, own
 from mtnet.methods import METHODS, known, make
-from mtnet.methods.gradient import Initialise, truncated_normal
-from mtnet.nets import mlp as perceptrons
-from mtnet.nets.conv4 import conv4, published
+from mtnet.methods.gradient import truncated_normal
+from mtnet.nets.conv4 import published
+from mtnet.nets.plan import Plan, build
 from mtnet.tasks import FAMILIES
 from mtnet.tasks.episodes import all_classes
 
@@ -38,6 +38,8 @@ class Config:
     """How tasks are learned; `mtnet list` names them."""
     family: str = "sine"
     """What the tasks are; `mtnet list` names them."""
+    data: str = ""
+    """The file that `mtnet fit` has made of your own rows or pictures."""
     shots: int = 10
     """Support examples of a task."""
     queries: int = 10
@@ -52,6 +54,8 @@ class Config:
     """Classes of a task (pictures only, as are the next five)."""
     train_ways: int | None = None
     """Classes of a task while training, where it may differ; left out: the same."""
+    tied: bool = False
+    """One head for all classes, so that a gradient method takes any number of them."""
     rotations: bool = False
     """Turned by 90, 180 and 270 degrees, a class makes three new ones."""
     filters: int = 64
@@ -109,15 +113,25 @@ class Config:
             raise InputError(f"seeds must be whole numbers from 0 on; they are {self.seeds}")
         if any(not 0 < alpha < float("inf") for alpha in self.sweep):
             raise InputError(f"sweep must hold positive step sizes; it is {self.sweep}")
-        if self.validate_every and FAMILIES[self.family].shape is None:
+        entry, able = FAMILIES[self.family], METHODS[self.method]
+        if self.data and not entry.own:
+            raise InputError(f"{self.family} has data of its own: leave out data")
+        if self.validate_every and not entry.splits:
             raise InputError(f"{self.family} has no validation classes: leave out validate_every")
-        able = METHODS[self.method]
-        if FAMILIES[self.family].shape is None and not able.regression:
-            raise InputError(f"{self.method} tells classes apart; {self.family} has none")
-        if self.train_ways not in (None, self.ways) and not able.any_ways:
-            raise InputError(f"{self.method} has a head for each class: leave out train_ways")
+        if self.tied and "tied" not in able.takes:
+            raise InputError(f"{self.method} has no head to tie: leave out tied")
+        if self.train_ways not in (None, self.ways) and not (able.any_ways or self.tied):
+            raise InputError(
+                f"{self.method} has a head for each class: leave out train_ways, or add --tied"
+            )
+        if entry.own and not self.data:
+            return  # `mtnet fit` names them when it has read them
         training_family(self)
         family_of(self)
+        if not classifies(self) and not able.regression:
+            raise InputError(f"{self.method} tells classes apart; {self.family} has none")
+        if not classifies(self) and self.tied:
+            raise InputError("only classes have a head that can be tied: leave out tied")
 
     @property
     def members(self) -> list[tuple[int, float]]:
@@ -134,69 +148,90 @@ def nearest(what: str, name: str, known: Iterable[str]) -> None:
         raise InputError(f"there is no {what} called {name!r}; {hint}")
 
 
-def pixels_of(config: Config, split: str = "train") -> Array | None:
-    """The pictures of a split, where the family has any; for `family_of`."""
-    if FAMILIES[config.family].shape is None:
-        return None
-    return jnp.asarray(open_images(config.family, split).pixels)
+def data_of(config: Config, split: str = "train") -> Any:
+    """The arrays of a split that tasks are drawn from, where there are any; for `family_of`."""
+    entry = FAMILIES[config.family]
+    if entry.own:
+        return own.groups(config.data, split)
+    return jnp.asarray(open_images(config.family, split).pixels) if entry.splits else None
 
 
-def family_of(config: Config, pixels: Any = None, **other: Any) -> Family:
+def _like(config: Config) -> Any:
+    """What stands for the data where only shapes matter."""
+    entry = FAMILIES[config.family]
+    if entry.own:
+        return own.shapes(config.data)
+    return jax.ShapeDtypeStruct(entry.shape, jnp.uint8) if entry.shape else None
+
+
+def family_of(config: Config, data: Any = None, **other: Any) -> Family:
     """The config's family, with some of its settings exchanged (`shots=5`)."""
     entry = FAMILIES[config.family]
-    if pixels is None and entry.shape is not None:
-        pixels = jax.ShapeDtypeStruct(entry.shape, jnp.uint8)  # enough to check the settings
-    values = dataclasses.asdict(config) | {"pixels": pixels} | other
+    values = dataclasses.asdict(config)
+    data = _like(config) if data is None else data
+    values |= {"pixels": data, "rows": data} | other
     return entry.make(**{n: values[n] for n in inspect.signature(entry.make).parameters})
 
 
-def training_family(config: Config, pixels: Any = None) -> Family:
+def training_family(config: Config, data: Any = None) -> Family:
     """What the config trains on: tasks, or for a baseline all classes at once."""
-    shape = FAMILIES[config.family].shape
-    if METHODS[config.method].pretrains and shape is not None:
-        pixels = jax.ShapeDtypeStruct(shape, jnp.uint8) if pixels is None else pixels
+    if METHODS[config.method].pretrains and FAMILIES[config.family].shape:
         count = config.ways * (config.shots + config.queries)
+        pixels = _like(config) if data is None else data
         return all_classes(pixels, count, rotations=config.rotations)
-    return family_of(config, pixels, ways=config.train_ways or config.ways)
+    return family_of(config, data, ways=config.train_ways or config.ways)
 
 
-def net_of(config: Config) -> tuple[Any, Initialise]:
-    """The config's network, and how its weights begin; without a head where a method has none."""
-    shape = FAMILIES[config.family].shape
-    embeds = METHODS[config.method].embeds
-    if shape is not None:
-        _, _, height, width, channels = shape
-        picture, ways = (channels, height, width), None if embeds else config.ways
-        return conv4(picture, ways, filters=config.filters, pool=config.pool), published(
-            config.head_sd
-        )
-    example = jax.eval_shape(family_of(config).sample, jax.random.key(0)).support
-    outputs, depth = example.y.shape[-1], config.depth
-    if embeds:
-        net = perceptrons.features(example.x.shape[-1], config.width, depth)
-    else:
-        net = perceptrons.mlp(example.x.shape[-1], outputs, config.width, depth)
-    return net, truncated_normal(config.W_sd)
+def classifies(config: Config) -> bool:
+    """Whether tasks are about classes; otherwise they are about numbers."""
+    return family_of(config).metric is accuracy
+
+
+def _support(config: Config) -> Batch:
+    """Shapes and types of a task's support set."""
+    draw = lambda key, data: family_of(config, data).sample(key).support  # noqa: E731
+    return jax.eval_shape(draw, jax.random.key(0), _like(config))
+
+
+def plan_of(config: Config, ways: int | None = None) -> Plan:
+    """The config's network as plain data; without a head where a method has none."""
+    entry, embeds = FAMILIES[config.family], METHODS[config.method].embeds
+    x, y = _support(config)
+    outputs = None if embeds else ways or _outputs(config, y)
+    if entry.pictures:
+        return Plan("conv4", x.shape[1:], outputs, config.filters, pool=config.pool)
+    return Plan("mlp", x.shape[1:], outputs, config.width, depth=config.depth)
+
+
+def _outputs(config: Config, y: Any) -> int:
+    """Of the network: classes of a task, or numbers of a target."""
+    if not classifies(config):
+        return y.shape[-1]
+    return own.classes(config.data) if config.family == "table" else config.ways
 
 
 def learner_of(
     config: Config, alpha: float | Array | None = None, ways: int | None = None
 ) -> Learner:
     """The config's learner; `alpha` may be traced, for training many step sizes at once."""
-    net, initialise = net_of(config)
-    entry = FAMILIES[config.family]
-    family = family_of(config)
-    options: dict[str, Any] = {"loss": family.loss, "initialise": initialise, "step_size": alpha}
-    options |= dataclasses.asdict(config.inner)
-    if entry.shape is None:
-        x, y = jax.eval_shape(family.sample, jax.random.key(0)).support
-        options |= {"ways": None, "outputs": y.shape[-1]}
+    entry, plan, family = FAMILIES[config.family], plan_of(config, ways), family_of(config)
+    net = build(plan)
+    options: dict[str, Any] = dataclasses.asdict(config.inner) | {
+        "loss": family.loss,
+        "step_size": alpha,
+        "initialise": published(config.head_sd)
+        if entry.pictures
+        else truncated_normal(config.W_sd),
+        "tied": plan.head if config.tied else None,
+        "ways": None,
+    }
+    x, y = _support(config)
+    if classifies(config):
+        options |= {"ways": ways or _outputs(config, y), "most": config.shots + config.queries}
+    if entry.shape:  # a baseline's head is for all classes at once
+        options["outputs"] = (4 if config.rotations else 1) * entry.shape[0]
     else:
-        classes, _, *size, channels = entry.shape
-        x = jax.ShapeDtypeStruct((1, channels, *size), float)
-        turns = 4 if config.rotations else 1
-        options |= {"ways": ways or config.ways, "outputs": turns * classes}
-        options["most"] = config.shots + config.queries
+        options["outputs"] = _outputs(config, y)
     options["features"] = jax.eval_shape(lambda x: predict(net, x), x).shape[-1]
     return make(config.method, net, **known(config.method, options))
 

@@ -67,4 +67,6 @@ def read(path: Path) -> Config:
         values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except ValueError as error:
         raise InputError(f"{path} is not valid {path.suffix or 'TOML'}: {error}") from None
+    if values.get("data"):
+        values["data"] = str(path.parent / values["data"])
     return from_dict({k: v for k, v in values.items() if k != "mtnet_version"}, str(path))

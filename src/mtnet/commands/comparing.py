@@ -11,7 +11,7 @@ from rich.table import Table
 import mtnet
 from mtnet.commands.common import check_positive, console
 from mtnet.core.types import InputError
-from mtnet.runs.checkpoints import write_atomically
+from mtnet.files import write_atomically
 from mtnet.runs.compare import compare as compare_runs, row
 from mtnet.runs.run import open_run
 from mtnet.settings import to_dict
@@ -48,7 +48,7 @@ def compare(
     if steps is not None and steps < 0:
         raise InputError(f"steps must be 0 or more; it is {steps}")
     opened = [open_run(run) for run in runs]
-    pictures = FAMILIES[opened[0].config.family].shape is not None
+    pictures = FAMILIES[opened[0].config.family].pictures
     with console.status("Measuring"):
         found = compare_runs(
             opened, tasks=tasks, steps=steps, queries=queries or (1 if pictures else 10)
@@ -66,6 +66,7 @@ def compare(
     console.print(shown)
     if out is not None:
         written = {
+            "experiment": out.stem,
             "mtnet_version": mtnet.__version__,
             "command": shlex.join(["mtnet", *sys.argv[1:]]),
             "protocol": PROTOCOL,

@@ -10,8 +10,8 @@ from rich.table import Table
 from mtnet.commands.common import check_positive, console, cores, duration
 from mtnet.config import nearest
 from mtnet.experiments import EXPERIMENTS
+from mtnet.files import write_atomically
 from mtnet.report.progress import Bars
-from mtnet.runs.checkpoints import write_atomically
 
 
 def reproduce(

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import tyro
 from rich.table import Table
 
 from mtnet.commands.common import check_positive, console, duration, warn
-from mtnet.config import Config
+from mtnet.config import Config, classifies
 from mtnet.core.rules import RULES
 from mtnet.core.types import InputError
 from mtnet.methods import METHODS
@@ -57,28 +57,26 @@ def train_command(default: Config) -> Callable[..., None]:
             run = rundir.open_run(resume)
         else:
             run = rundir.create(out or free_folder(Path("runs"), settings), settings)
-        name = str(run.folder)
-        console.print(f"{run.config.method} on {run.config.family} -> {name}", highlight=False)
-        if done(run) >= run.config.iterations:
-            console.print(f"All {run.config.iterations} iterations are done already.")
-        with Bars({name: run.config.iterations}, console) as bars:
-            report = lambda progress: bars.show(name, progress)  # noqa: E731
-            try:
-                run_training(
-                    run,
-                    report=report,
-                    warn=warn,
-                    checkpoint_every=checkpoint_every,
-                    budget=seconds,
-                    cores=cores,
-                )
-            except Stopped as stopped:
-                raise Stopped(f"{stopped}; go on with: mtnet train --resume {name}") from None
-        early = done(run) < run.config.iterations
-        reached = f"The budget ended it at iteration {done(run)}." if early else "Trained."
-        console.print(f"{reached} Next: mtnet evaluate {name}", highlight=False)
+        train_with_bars(run, checkpoint_every=checkpoint_every, budget=seconds, cores=cores)
+        console.print(f"Next: mtnet evaluate {run.folder}", highlight=False)
 
     return train
+
+
+def train_with_bars(run: rundir.Run, **options: Any) -> None:
+    """Train, or go on training, and show how it goes."""
+    name = str(run.folder)
+    console.print(f"{run.config.method} on {run.config.family} -> {name}", highlight=False)
+    if done(run) >= run.config.iterations:
+        console.print(f"All {run.config.iterations} iterations are done already.")
+    with Bars({name: run.config.iterations}, console) as bars:
+        report = lambda progress: bars.show(name, progress)  # noqa: E731
+        try:
+            run_training(run, report=report, warn=warn, **options)
+        except Stopped as stopped:
+            raise Stopped(f"{stopped}; go on with: mtnet train --resume {name}") from None
+    if done(run) < run.config.iterations:
+        console.print(f"The budget ended it at iteration {done(run)}.")
 
 
 def evaluate(
@@ -86,6 +84,7 @@ def evaluate(
     shots: tuple[int, ...] | None = None,
     tasks: int | None = None,
     steps: int = 10,
+    ways: int | None = None,
 ) -> None:
     """Measure a trained run on fresh tasks, at every inner step.
 
@@ -94,6 +93,7 @@ def evaluate(
         shots: Support examples of a task (of a class); a table for each. Left out: the paper's.
         tasks: How many tasks, for each seed. Left out: 10000; 2000 of pictures.
         steps: Inner steps, from 0 to this.
+        ways: Classes of a task, where the run takes any number. Left out: as in training.
     """
     check_positive(tasks=tasks)
     if steps < 0:
@@ -104,15 +104,22 @@ def evaluate(
     entry = FAMILIES[config.family]
     steps = steps if METHODS[config.method].steps else 0
     tasks, shots = tasks or entry.tests["tasks"], shots or entry.tests["shots"]
-    test = {} if entry.shape is None else {"queries": 1}
+    test: dict[str, Any] = {"queries": 1} if entry.pictures else {}
+    if ways not in (None, config.ways):
+        if not (METHODS[config.method].any_ways or config.tied) or not classifies(config):
+            raise InputError(f"{run} takes tasks of {config.ways} classes: leave out --ways")
+        test["ways"] = ways
     seeds = [seed for seed, _ in config.members]
     for count in shots:
         losses = measure(
             config, theta, list(range(len(seeds))), tasks=tasks, steps=steps, shots=count, **test
         )
-        kind, digits = ("", 4) if entry.shape is None else (", percent right", 2)
+        kind, digits = (", percent right", 2) if classifies(config) else ("", 4)
         plural = "" if count == 1 else "s"
-        shown = Table(title=f"{config.method} on {config.family}, {count} shot{plural}{kind}")
+        among = f", {ways} ways" if "ways" in test else ""
+        shown = Table(
+            title=f"{config.method} on {config.family}{among}, {count} shot{plural}{kind}"
+        )
         for column in ("steps", "mean", "± 95 %", "median", "diverged"):
             shown.add_column(column, justify="right")
         for row in table(losses, seeds, steps)["by_step"]:
@@ -126,7 +133,7 @@ def evaluate(
     console.print(
         f"{tasks} fresh tasks a network, iteration {iteration}; interval over {over}{masks}; "
         f"trained with {with_steps}shots={config.shots}."
-        + ("" if entry.shape is None else f" {PICTURES.format(config.inner.statistics)}"),
+        + (f" {PICTURES.format(config.inner.statistics)}" if entry.pictures else ""),
         highlight=False,
     )
 

@@ -92,6 +92,17 @@ def rescaled(
     return T, {cell: tuple(v / c for v in V) for cell, V in theta.W.items()}
 
 
+def drawn_masks(
+    zeta: Cells[Array | Weights], inner: Inner, key: Key[Array, ""], training: bool
+) -> Cells[Array | Weights]:
+    """M of every cell that has logits: by chance, eq. (bern), or settled for test time."""
+    if training or inner.at_test == "sample":
+        return masks.sample_tree(
+            zeta, key, relaxation=inner.relaxation, temperature=inner.temperature
+        )
+    return jax.tree.map(lambda z: masks.settled(z, inner.at_test), zeta)
+
+
 def descend(
     theta: Theta,
     objective: Callable[[Any], Scalar],
@@ -122,11 +133,7 @@ def descend(
     }
 
     def draw(key: Key[Array, ""]) -> Cells[Array | Weights]:
-        if training or inner.at_test == "sample":
-            return masks.sample_tree(
-                theta.zeta, key, relaxation=inner.relaxation, temperature=inner.temperature
-            )
-        return jax.tree.map(lambda zeta: masks.settled(zeta, inner.at_test), theta.zeta)
+        return drawn_masks(theta.zeta, inner, key, training)
 
     fixed = draw(key) if inner.draw == "task" else None
 

@@ -1,5 +1,6 @@
 """The meta-learner: the outer loop of Algorithms 1 and 2, compiled."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -93,10 +94,11 @@ def moved(optimiser: optax.GradientTransformation, state: State, gradient: Theta
 
 def meta_train(
     learner: Learner,
-    family: Family,
+    family: Family | Callable[[Any], Family],
     *,
     iterations: int,
     key: Key[Array, ""],
+    data: Any = None,
     meta_batch: int = 25,
     optimiser: optax.GradientTransformation | None = None,
     at_once: int | None = None,
@@ -104,6 +106,8 @@ def meta_train(
     """Meta-train from scratch and return the meta-parameters.
 
     **Arguments:**
+    - `family`: what tasks are drawn from; where that is large arrays, a function of `data`,
+      which would compile for minutes as a constant.
     - `iterations`, `meta_batch`: how many meta-steps, and how many tasks in each.
     - `key`: all randomness comes from it; the same key gives the same result.
     - `optimiser`: Adam with beta = 1e-3 where left out, as in section 6.1.
@@ -115,11 +119,11 @@ def meta_train(
     to_start, to_train = jax.random.split(key)
 
     @eqx.filter_jit
-    def run(to_start: Array, to_train: Array) -> tuple[State, Array]:
+    def run(to_start: Array, to_train: Array, data: Any) -> tuple[State, Array]:
         state = start(learner, optimiser, to_start)
         return advance(
             learner,
-            family,
+            family if isinstance(family, Family) else family(data),
             optimiser,
             state,
             to_train,
@@ -128,4 +132,4 @@ def meta_train(
             at_once=at_once,
         )
 
-    return run(to_start, to_train)[0].theta
+    return run(to_start, to_train, data)[0].theta

@@ -119,7 +119,7 @@ def _pictures(results: dict[str, Any], runs: dict[str, Run]) -> list[str]:
             html.heading("The learned metric"),
             html.picture(plots.spectra(with_T), caption),
         ]
-    if FAMILIES[next(iter(runs.values())).config.family].shape is not None:
+    if FAMILIES[next(iter(runs.values())).config.family].pictures:
         return _of_images(results, runs, networks, spectra)
     parts = [
         html.heading("Learning curves"),

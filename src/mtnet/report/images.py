@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array
 from matplotlib.figure import Figure
 
-from mtnet.config import Config, family_of, learner_of, pixels_of
+from mtnet.config import Config, data_of, family_of, learner_of
 from mtnet.core.losses import predict
 from mtnet.core.types import Theta
 from mtnet.report.plots import COLOURS, line
@@ -64,7 +64,7 @@ def predictions(config: Config, theta: Theta, alpha: float, episodes: int = 3) -
     """Test episodes: the support picture of each class, then queries with what they were called."""
     learner, queries = learner_of(config, alpha), 3
     shown = min(config.ways, 5)
-    pixels = pixels_of(config, "test")
+    pixels = data_of(config, "test")
 
     @jax.jit
     def learn(key: Array, pixels: Any) -> tuple[Array, Array, Array]:

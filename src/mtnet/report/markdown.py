@@ -39,8 +39,8 @@ def _groups(header: Sequence[str]) -> list[list[int]]:
     return [[0, *group, *others] for group in groups.values()]
 
 
-def benchmark(results: dict[str, Any]) -> str:
-    """Speed: every contender's time for a step, and its ratio to ours."""
+def plain(results: dict[str, Any]) -> str:
+    """Every row as it stands: speed, comparisons, examples."""
     rows = results["rows"]
     header = [key for key in rows[0] if not isinstance(rows[0][key], (dict, list))]
     body = [[_cell(row.get(key)) for key in header] for row in rows]
@@ -53,8 +53,7 @@ def document(all_results: Sequence[dict[str, Any]]) -> str:
     text = ["# Results\n", "Written from `results/` by `python -m mtnet.report.markdown`.\n"]
     text.append("Ours ± its 95 % interval, and the paper's value in brackets where it has one.\n")
     for results in all_results:
-        is_bench = results["experiment"].startswith("bench")
-        text.append(benchmark(results) if is_bench else section(results))
+        text.append(section(results) if "notes" in results else plain(results))
     return "\n".join(text)
 
 

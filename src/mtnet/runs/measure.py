@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.config import Config, family_of, learner_of, pixels_of
+from mtnet.config import Config, data_of, family_of, learner_of
 from mtnet.core.evaluate import evaluate, over_seeds, summarise
 from mtnet.core.types import Theta
 
@@ -32,16 +32,16 @@ def measure(
 ) -> np.ndarray:
     """The metric of (members, tasks, steps + 1); `test` exchanges settings of the family.
 
-    Pictures are those of the test classes. The tasks are those of each member's seed, or of
+    Data are those of the test split. The tasks are those of each member's seed, or of
     `stream` for all.
     """
-    pixels = pixels_of(config, "test")
+    data = data_of(config, "test")
 
     @eqx.filter_jit
-    def one(theta: Any, alpha: Array, key: Array, pixels: Any) -> Array:
+    def one(theta: Any, alpha: Array, key: Array, data: Any) -> Array:
         return evaluate(
-            learner_of(config, alpha),
-            family_of(config, pixels, **test),
+            learner_of(config, alpha, test.get("ways")),
+            family_of(config, data, **test),
             theta,
             tasks=tasks,
             steps=steps,
@@ -55,7 +55,7 @@ def measure(
         own_stream = seed if stream is None else stream
         key = jax.random.fold_in(jax.random.key(own_stream), TEST_STREAM)
         own = jax.tree.map(lambda a, m=member: a[m], theta)
-        losses.append(np.asarray(one(own, jax.numpy.asarray(alpha), key, pixels)))
+        losses.append(np.asarray(one(own, jax.numpy.asarray(alpha), key, data)))
     return np.stack(losses)
 
 

@@ -12,7 +12,7 @@ from mtnet.core.evaluate import DIVERGED_ABOVE
 from mtnet.core.types import InputError
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.types import Experiment, Row
-from mtnet.runs.checkpoints import write_atomically
+from mtnet.files import write_atomically
 from mtnet.runs.measure import measure, members_of, table
 from mtnet.runs.pool import folder_for, train_all, workers
 from mtnet.runs.run import Run, open_run, read_metrics

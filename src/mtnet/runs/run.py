@@ -10,7 +10,8 @@ import mtnet
 from mtnet import settings
 from mtnet.config import Config
 from mtnet.core.types import InputError
-from mtnet.runs.checkpoints import write_atomically
+from mtnet.data.own import FILE
+from mtnet.files import write_atomically
 
 
 class Run(NamedTuple):
@@ -32,9 +33,10 @@ class Run(NamedTuple):
 
 def create(folder: Path, config: Config) -> Run:
     """Make a new run directory; one that is there already is never touched."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} is there already: use --resume {folder}, or another --out")
+    check_free(folder)
     values = {"mtnet_version": mtnet.__version__} | settings.to_dict(config)
+    if config.data and Path(config.data).parent == folder:
+        values["data"] = Path(config.data).name  # the folder may be moved
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "config.json", f"{json.dumps(values, indent=2)}\n".encode())
@@ -43,6 +45,15 @@ def create(folder: Path, config: Config) -> Run:
             f"cannot write to {folder}: {error.strerror}; choose another --out"
         ) from None
     return Run(folder, config)
+
+
+def check_free(folder: Path) -> None:
+    """Nothing may be there but the data of a run that is about to begin."""
+    taken = folder.exists() and (
+        not folder.is_dir() or any(p.name != FILE for p in folder.iterdir())
+    )
+    if taken:
+        raise InputError(f"{folder} is there already: use --resume {folder}, or another --out")
 
 
 def open_run(folder: Path) -> Run:
@@ -63,12 +74,13 @@ def read_metrics(run: Run) -> list[dict[str, Any]]:
     return lines
 
 
-def rewind_metrics(run: Run, iteration: int) -> tuple[float, float]:
+def rewind_metrics(run: Run, iteration: int, sign: int = 1) -> tuple[float, float]:
     """Forget what was measured after the checkpoint that training goes on from.
 
-    Returns the seconds of training until then, and the best validation.
+    Returns the seconds of training until then, and the best validation, times `sign`.
     """
     kept = [m for m in read_metrics(run) if m["iteration"] <= iteration]
     write_atomically(run.metrics, "".join(json.dumps(m) + "\n" for m in kept).encode())
-    best = max((float(np.mean(m["validation"])) for m in kept if "validation" in m), default=-1.0)
+    looks = [sign * float(np.mean(m["validation"])) for m in kept if "validation" in m]
+    best = max(looks, default=-np.inf)
     return (kept[-1]["seconds"] if kept else 0.0), best

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.config import Config, family_of, learner_of, pixels_of
+from mtnet.config import Config, classifies, data_of, family_of, learner_of
 from mtnet.core.losses import predict
 from mtnet.core.outer import State
 from mtnet.core.types import InputError, Theta
@@ -55,11 +55,12 @@ def train(
     others go on, and the metrics keep showing it. Several `cores` share each meta-batch.
     """
     config = run.config
-    work, pixels, validate = trainer(config), pixels_of(config), validator(config)
+    work, data, validate = trainer(config), data_of(config), validator(config)
+    sign = 1 if classifies(config) else -1  # accuracy should grow, errors should not
     try:
         found = load_state(run.checkpoints, jax.eval_shape(work.begin), warn)
         done, state = found if found else (0, work.begin())
-        seconds, best = rewind_metrics(run, done)
+        seconds, best = rewind_metrics(run, done, sign)
         with (
             run.metrics.open("a") as log,
             _stop_signals() as stop,
@@ -68,7 +69,7 @@ def train(
             while done < config.iterations and not (budget and seconds >= budget):
                 now = min(config.log_every - done % config.log_every, config.iterations - done)
                 began = time.monotonic()
-                new, measured = go_on(state, pixels, now)
+                new, measured = go_on(state, data, now)
                 losses = np.asarray(measured)
                 seconds += time.monotonic() - began
                 state = _keep_finite(state, new, losses, config, done, tolerant)
@@ -77,8 +78,8 @@ def train(
                 line = {"iteration": done, "loss": losses.mean(axis=1, dtype=np.float64)}
                 if config.validate_every and (done % config.validate_every < now or last):
                     line["validation"] = validate(state)
-                    if line["validation"].mean() > best:
-                        best = line["validation"].mean()
+                    if sign * line["validation"].mean() > best:
+                        best = sign * line["validation"].mean()
                         save_state(run.best, done, state.theta, keep=1)
                 write_metrics(log, line | {"seconds": seconds})
                 report(Progress(done, line["loss"]))
@@ -93,16 +94,16 @@ def train(
 
 
 def validator(config: Config) -> Callable[[State], np.ndarray]:
-    """Accuracy on fixed tasks of the validation classes, one number a member."""
+    """The metric on fixed tasks of the validation classes, one number a member."""
     if config.validate_every is None:
         return lambda state: np.empty(0)
-    pixels = pixels_of(config, "validation")
+    data = data_of(config, "validation")
     alphas = [alpha for _, alpha in config.members]
 
     @jax.jit
-    def one(theta: Any, alpha: Array, pixels: Array) -> Array:
+    def one(theta: Any, alpha: Array, data: Any) -> Array:
         queries = min(config.queries, VALIDATION_QUERIES)
-        learner, family = learner_of(config, alpha), family_of(config, pixels, queries=queries)
+        learner, family = learner_of(config, alpha), family_of(config, data, queries=queries)
 
         def score(key: Array) -> Array:
             to_draw, to_learn = jax.random.split(key)
@@ -114,7 +115,7 @@ def validator(config: Config) -> Callable[[State], np.ndarray]:
 
     def measured(state: State) -> np.ndarray:
         thetas = [jax.tree.map(lambda a, m=m: a[m], state.theta) for m in range(len(alphas))]
-        found = [one(t, jnp.asarray(a), pixels) for t, a in zip(thetas, alphas, strict=True)]
+        found = [one(t, jnp.asarray(a), data) for t, a in zip(thetas, alphas, strict=True)]
         return np.array(found)
 
     return measured

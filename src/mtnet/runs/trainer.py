@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.config import Config, learner_of, optimiser_of, pixels_of, training_family
+from mtnet.config import Config, data_of, learner_of, optimiser_of, training_family
 from mtnet.core.outer import State, advance, meta_gradient, moved, start, task_keys
 from mtnet.core.types import InputError, Theta
 from mtnet.runs.pool import workers
 
 GoOn = Callable[[State, Any, int], tuple[State, Array]]
-"""`(state, pixels, iterations) -> state, losses`; pixels is None where there are none."""
+"""`(state, data, iterations) -> state, losses`; data is None where tasks are made up."""
 
 
 class Trainer(NamedTuple):
@@ -38,11 +38,11 @@ def trainer(config: Config) -> Trainer:
             keys[:, 0], step_sizes
         )
 
-    def go_on(state: State, pixels: Any, iterations: int) -> tuple[State, Array]:
+    def go_on(state: State, data: Any, iterations: int) -> tuple[State, Array]:
         def one(state: State, key: Array, alpha: Array) -> tuple[State, Array]:
             return advance(
                 learner_of(config, alpha, config.train_ways),
-                training_family(config, pixels),
+                training_family(config, data),
                 optimiser,
                 state,
                 key,
@@ -108,8 +108,8 @@ def shared(work: Trainer, config: Config, cores: int) -> Iterator[GoOn]:
 def _share(config: Config, theta: Theta, iteration: np.ndarray, i: int, shares: int) -> Any:
     """In a worker: loss and gradient on the i-th part of an iteration's tasks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training decides when to stop
-    gradient, pixels = _gradient(config, shares)
-    return jax.tree.map(np.asarray, gradient(theta, iteration, pixels, i))
+    gradient, data = _gradient(config, shares)
+    return jax.tree.map(np.asarray, gradient(theta, iteration, data, i))
 
 
 @cache
@@ -117,16 +117,16 @@ def _gradient(config: Config, shares: int) -> tuple[Callable[..., Any], Any]:
     keys, step_sizes = _members(config)
     size = config.meta_batch // shares
 
-    def one(theta: Theta, iteration: Array, key: Array, alpha: Array, pixels: Any, i: Array) -> Any:
+    def one(theta: Theta, iteration: Array, key: Array, alpha: Array, data: Any, i: Array) -> Any:
         mine = jax.lax.dynamic_slice_in_dim(
             task_keys(key, iteration, config.meta_batch), i * size, size
         )
         at_once = min(size, config.at_once or size)
         learner = learner_of(config, alpha, config.train_ways)
-        return meta_gradient(learner, training_family(config, pixels), theta, mine, at_once)
+        return meta_gradient(learner, training_family(config, data), theta, mine, at_once)
 
-    def gradient(theta: Theta, iteration: Array, pixels: Any, i: Array) -> Any:
-        each = over_members(lambda t, n, key, alpha: one(t, n, key, alpha, pixels, i))
+    def gradient(theta: Theta, iteration: Array, data: Any, i: Array) -> Any:
+        each = over_members(lambda t, n, key, alpha: one(t, n, key, alpha, data, i))
         return each(theta, iteration, keys[:, 1], step_sizes)
 
-    return jax.jit(gradient), pixels_of(config)
+    return jax.jit(gradient), data_of(config)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from mtnet.core.types import Family
 from mtnet.tasks.episodes import episodes
+from mtnet.tasks.groups import class_episodes, grouped
 from mtnet.tasks.polynomial import polynomial
 from mtnet.tasks.sine import sine
 
@@ -13,11 +14,19 @@ class FamilyEntry(NamedTuple):
     about: str
     make: Callable[..., Family]
     preset: dict[str, Any] = {}  # noqa: RUF012
-    """Published settings that differ from those of section 6.1, `alpha` and `steps` included."""
+    """Settings that differ from those of section 6.1, `alpha` and `steps` included."""
     shape: tuple[int, int, int, int, int] | None = None
     """Of the training pictures (class, example, height, width, channel), where there are any."""
     tests: dict[str, Any] = {"shots": (5, 10, 20), "tasks": 10_000}  # noqa: RUF012
     """What `mtnet evaluate` measures when nothing else is said."""
+    pictures: bool = False
+    own: bool = False
+    """The data are the user's, in the file that `mtnet fit` makes."""
+
+    @property
+    def splits(self) -> bool:
+        """Whether there are classes, or groups, apart for training, validation and test."""
+        return self.shape is not None or self.own
 
 
 IMAGES: dict[str, Any] = {"ways": 5, "shots": 1, "at_once": 1, "validate_every": 500}
@@ -35,6 +44,7 @@ FAMILIES: dict[str, FamilyEntry] = {
         | {"alpha": 2.0, "iterations": 40_000, "log_every": 50},
         (1100, 20, 28, 28, 1),
         IMAGE_TESTS,
+        pictures=True,
     ),
     "mini-imagenet": FamilyEntry(
         "small colour photographs, one of each class (section 6.4)",
@@ -45,5 +55,25 @@ FAMILIES: dict[str, FamilyEntry] = {
         | {"alpha": 0.05, "steps": 5, "clip": 10 / 75, "log_every": 10},
         (64, 600, 84, 84, 3),
         IMAGE_TESTS,
+        pictures=True,
+    ),
+    "table": FamilyEntry(
+        "groups of rows of your own, a task each (mtnet fit FILE)",
+        grouped,
+        {"iterations": 10_000, "alpha": 0.05, "steps": 5, "W_sd": 0.1, "at_test": "expected"}
+        | {"schedule": "cosine", "validate_every": 1_000},
+        tests={"shots": (10,), "tasks": 2_000},
+        own=True,
+    ),
+    "pictures": FamilyEntry(
+        "folders of pictures of your own, a class each (mtnet fit --images)",
+        class_episodes,
+        IMAGES
+        | {"queries": 5, "head_sd": 0.1, "alpha": 0.5, "steps": 3, "meta_batch": 16, "tied": True}
+        | {"iterations": 5_000, "log_every": 50, "statistics": "inductive"}
+        | {"at_test": "expected", "schedule": "cosine"},
+        tests=IMAGE_TESTS,
+        pictures=True,
+        own=True,
     ),
 }

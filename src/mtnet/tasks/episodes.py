@@ -40,9 +40,7 @@ def episodes(
         x = jnp.asarray(pixels)[chosen[:, None], picked]
         if rotations:
             x = jax.vmap(turn)(x, jax.random.randint(to_turns, (ways,), 0, 4))
-        x = jnp.moveaxis(x, -1, 2).astype(jnp.float32) / 255
-        y = jnp.broadcast_to(jnp.arange(ways)[:, None], (ways, shots + queries))
-        return Episode(_flat(x[:, :shots], y[:, :shots]), _flat(x[:, shots:], y[:, shots:]))
+        return as_episode(x, shots)
 
     return Family("episodes", sample, cross_entropy, accuracy)
 
@@ -61,7 +59,7 @@ def all_classes(pixels: Any, count: int, *, rotations: bool = False) -> Family:
         if rotations:
             turns = jax.random.randint(to_turns, (count,), 0, 4)
             x, y = jax.vmap(turn)(x[:, None], turns)[:, 0], 4 * y + turns
-        batch = Batch(jnp.moveaxis(x, -1, 1).astype(jnp.float32) / 255, y)
+        batch = Batch(as_floats(x), y)
         return Episode(batch, batch)
 
     return Family("all classes", sample, cross_entropy, accuracy)
@@ -72,8 +70,7 @@ def check_episode(
 ) -> None:
     check_sizes(shots, queries)
     classes, examples, height, width, _ = shape
-    if not 2 <= ways <= classes:
-        raise InputError(f"ways must be from 2 to the {classes} classes there are; it is {ways}")
+    check_ways(ways, classes)
     if shots + queries > examples:
         raise InputError(
             f"{shots} shots and {queries} queries need {shots + queries} pictures of a class; "
@@ -81,6 +78,23 @@ def check_episode(
         )
     if rotations and height != width:
         raise InputError(f"only square pictures can be turned; these are {height}x{width}")
+
+
+def check_ways(ways: int, classes: int) -> None:
+    if not 2 <= ways <= classes:
+        raise InputError(f"ways must be from 2 to the {classes} classes there are; it is {ways}")
+
+
+def as_episode(x: Array, shots: int) -> Episode:
+    """Pictures (class, example, height, width, channel) as support and query, labels in order."""
+    x = as_floats(x)
+    y = jnp.broadcast_to(jnp.arange(x.shape[0])[:, None], x.shape[:2])
+    return Episode(_flat(x[:, :shots], y[:, :shots]), _flat(x[:, shots:], y[:, shots:]))
+
+
+def as_floats(pixels: Array) -> Array:
+    """From 0 to 1, channels before height and width: what networks take."""
+    return jnp.moveaxis(pixels, -1, -3).astype(jnp.float32) / 255
 
 
 def without_replacement(key: Key[Array, ""], n: int, k: int) -> Array:

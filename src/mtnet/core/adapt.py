@@ -1,0 +1,35 @@
+"""Adapting from Python, compiled once: one task, or many in one call."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Key
+
+from mtnet.core.losses import predict
+from mtnet.core.types import Batch, Learner, Theta
+
+
+@eqx.filter_jit
+def adapt(learner: Learner, theta: Theta, support: Batch, key: Key[Array, ""]) -> Any:
+    """The task's own predictor; a second task of the same size compiles nothing."""
+    return learner.adapt(theta, support, key)
+
+
+@eqx.filter_jit
+def adapt_many(learner: Learner, theta: Theta, supports: Batch, key: Key[Array, ""]) -> Any:
+    """One predictor a task, stacked along a leading axis, as the support sets are."""
+    keys = jax.random.split(key, len(supports.x))
+    return eqx.filter_vmap(lambda s, k: learner.adapt(theta, s, k))(supports, keys)
+
+
+@eqx.filter_jit
+def answers(model: Any, x: Array) -> Array:
+    """`predict`, compiled."""
+    return predict(model, x)
+
+
+@eqx.filter_jit
+def answers_many(models: Any, x: Array) -> Array:
+    """Each model on its own examples, both stacked along a leading axis."""
+    return eqx.filter_vmap(predict)(models, x)

@@ -1,0 +1,56 @@
+"""Pictures of models: what their cells let through, and what they said of pictures."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mtnet.report.plots import COLOURS
+
+
+def facts_figure(cells: dict[str, dict[str, Any]], title: str) -> Figure:
+    """The spectrum of T M T' of every cell; below it rows updated and how far weights moved."""
+    moved = any(f["moved"] is not None for f in cells.values())
+    panels = 3 if moved else 2
+    figure = Figure(figsize=(4 * panels, 3.2), layout="constrained")
+    spectra, rows, *more = figure.subplots(1, panels)
+    for i, (name, f) in enumerate(cells.items()):
+        values = np.array(f["spectrum"])
+        places = (np.arange(len(values)) + 0.5) / len(values)
+        places, values = places[values > 0], values[values > 0]
+        colour = COLOURS[i % len(COLOURS)]
+        spectra.plot(places, values, ".-", ms=3, lw=0.9, color=colour, label=name)
+    spectra.set(yscale="log")
+    spectra.set(xlabel="directions, sorted (share)", ylabel="eigenvalue of T M T'")
+    spectra.legend(fontsize=7)
+    spectra.grid(alpha=0.3, lw=0.4)
+    bars = [(rows, [100 * f["updated"] / f["rows"] for f in cells.values()], "rows updated, %")]
+    bars += [
+        (a, [100 * (f["moved"] or 0) for f in cells.values()], "moved, % of |A|") for a in more
+    ]
+    for axes, lengths, label in bars:
+        axes.barh(list(cells), lengths, color=COLOURS[0])
+        axes.invert_yaxis()
+        axes.set(xlabel=label)
+        axes.tick_params(axis="y", labelsize=7)
+        axes.grid(alpha=0.3, lw=0.4, axis="x")
+    rows.set(xlim=(0, 100))
+    figure.suptitle(title, fontsize=9)
+    return figure
+
+
+def contact_sheet(pixels: np.ndarray, labels: list[str], chances: list[float]) -> Figure:
+    """Every picture as the network saw it, with the label it was given and how surely."""
+    count = len(pixels)
+    columns = min(count, 8)
+    lines = -(-count // columns)
+    figure = Figure(figsize=(1.25 * columns, 1.5 * lines), layout="constrained")
+    grid = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for axes in grid:
+        axes.set_axis_off()
+    for axes, picture, label, chance in zip(grid, pixels, labels, chances, strict=False):
+        shown = picture if picture.shape[-1] == 3 else picture[..., 0]
+        axes.imshow(shown, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        short = label if len(label) <= 16 else f"{label[:15]}…"
+        axes.set_title(f"{short}\n{chance:.2f}", fontsize=7, pad=2)
+    return figure

@@ -1,0 +1,156 @@
+"""A table becomes tasks: rows grouped by a column, inputs and target as arrays."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mtnet.core.types import InputError
+from mtnet.data.own import divide
+from mtnet.tables.files import column, read
+from mtnet.tables.schema import (
+    Column,
+    Missing,
+    Schema,
+    absent,
+    as_numbers,
+    encode_all,
+    learn,
+    present,
+    text,
+)
+from mtnet.tasks.groups import Groups, gather, some
+
+
+class Prepared(NamedTuple):
+    rows: Groups
+    names: list[str]
+    splits: dict[str, list[int]]
+    schema: Schema
+    classes: int
+    """Of the target; 0 where it is a number."""
+    left_out: dict[str, int]
+    """Groups with too few rows, and how many they have."""
+
+
+def prepare(
+    path: Path,
+    *,
+    task: str,
+    inputs: Sequence[str],
+    target: str,
+    categories: Sequence[str] = (),
+    missing: Missing = "refuse",
+    least: int = 20,
+    own_classes: bool = False,
+    seed: int = 0,
+) -> Prepared:
+    """Read a table, leave out small groups, learn scales on training groups, make arrays.
+
+    **Arguments:**
+    - `categories`: columns of numbers that are names (postcodes).
+    - `least`: rows that a group must have.
+    - `own_classes`: a group's classes are its own, whatever they are called in others.
+    """
+    source, table = str(path), read(path)
+    columns = {name: column(table, name, path) for name in (task, *inputs, target)}
+    for name in categories:
+        if name not in (*inputs, target):
+            raise InputError(f"{name!r} is a category but neither an input nor the target")
+    if task in (*inputs, target) or target in inputs:
+        raise InputError("task, inputs and target must be different columns")
+    kept = _kept_rows(columns, task, target, source, missing)
+    columns = {name: values[kept] for name, values in columns.items()}
+    groups, names = gather(np.arange(len(kept)), kept, np.array([text(v) for v in columns[task]]))
+    left_out = {name: int(n) for name, n in zip(names, groups.count, strict=True) if n < least}
+    if len(left_out) == len(names):
+        raise InputError(
+            f"{path}: no group of {task!r} has the {least} rows that --shots and --queries need; "
+            f"the largest has {max(groups.count)}"
+        )
+    groups = some(groups, [g for g, name in enumerate(names) if name not in left_out])
+    names = [name for name in names if name not in left_out]
+    splits = divide(names, seed)
+    train = some(groups, splits["train"]).x
+    of = lambda name: learn(name, columns[name][train], source, name in categories)  # noqa: E731
+    schema = Schema(task, tuple(of(name) for name in inputs), of(target), missing)
+    x = encode_all(schema, columns, source)[groups.x]
+    y, classes = _targets(schema.target, columns[target], groups, source, own_classes)
+    return Prepared(groups._replace(x=x, y=y), names, splits, schema, classes, left_out)
+
+
+def _kept_rows(
+    columns: dict[str, np.ndarray], task: str, target: str, source: str, missing: Missing
+) -> np.ndarray:
+    """Positions of the rows that have a target; a row without a task is nobody's."""
+    there = np.array([present(v) for v in columns[task].tolist()])
+    if not there.all():
+        raise InputError(
+            f"{source}, row {int(np.argmin(there)) + 1}, column {task!r}: the value is missing"
+        )
+    there = np.array([present(v) for v in columns[target].tolist()])
+    if not there.all() and missing == "refuse":
+        raise absent(source, target, int(np.argmin(there)))
+    if not there.any():
+        raise InputError(f"{source}: column {target!r} is empty")
+    return np.flatnonzero(there)
+
+
+def _targets(
+    target: Column, values: np.ndarray, groups: Groups, source: str, own_classes: bool
+) -> tuple[np.ndarray, int]:
+    """Scaled numbers (rows, 1), or the number of a class in each row and how many there are."""
+    if target.levels is None:
+        return scaled_target(target, values, source)[groups.x], 0
+    labels = [text(v) for v in values[groups.x].tolist()]
+    if not own_classes:
+        known = {level: i for i, level in enumerate(target.levels)}
+        for label in labels:
+            known.setdefault(label, len(known))
+        if len(known) > len(target.levels):
+            unseen = ", ".join([name for name in known if name not in target.levels][:3])
+            raise InputError(
+                f"{source}: {unseen} of column {target.name!r} occur in no training group: use "
+                "--tied where classes differ from group to group"
+            )
+        return np.array([known[label] for label in labels], np.int32), len(known)
+    y = np.zeros(len(labels), np.int32)
+    for start, count in zip(groups.start, groups.count, strict=True):
+        here = np.array(labels[start : start + count])
+        y[start : start + count] = np.unique(here, return_inverse=True)[1]
+    return y, int(y.max()) + 1
+
+
+def scaled_target(target: Column, values: np.ndarray, source: str) -> np.ndarray:
+    """(rows, 1)"""
+    numbers = as_numbers(target.name, values, source)
+    return ((numbers - target.mean) / target.spread).astype(np.float32)[:, None]
+
+
+def support_of(schema: Schema, path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """A new task's inputs and targets; for classes their numbers, and what they are called."""
+    table, source = read(path), str(path)
+    columns = {c.name: column(table, c.name, path) for c in (*schema.inputs, schema.target)}
+    values = columns[schema.target.name]
+    there = np.array([present(v) for v in values.tolist()])
+    if not there.all():
+        raise absent(source, schema.target.name, int(np.argmin(there)))
+    x = encode_all(schema, columns, source)
+    if schema.target.levels is None:
+        return x, scaled_target(schema.target, values, source), ()
+    labels = [text(v) for v in values.tolist()]
+    names = tuple(sorted(set(labels)))
+    if len(names) < 2:
+        raise InputError(
+            f"{path}: column {schema.target.name!r} has one class only, {names[0]!r}: "
+            "give rows of two or more"
+        )
+    return x, np.array([names.index(label) for label in labels], np.int32), names
+
+
+def inputs_of(schema: Schema, path: Path) -> tuple[Any, np.ndarray]:
+    """A table, and its inputs as a model takes them."""
+    table = read(path)
+    columns = {c.name: column(table, c.name, path) for c in schema.inputs}
+    return table, encode_all(schema, columns, str(path))

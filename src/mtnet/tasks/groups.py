@@ -1,0 +1,115 @@
+"""Tasks from your own data: a group of rows is a task, or a group of pictures a class."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from mtnet.core.losses import accuracy, cross_entropy, mse
+from mtnet.core.types import Batch, Episode, Family, InputError
+from mtnet.tasks.episodes import as_episode, check_ways, turn, without_replacement
+from mtnet.tasks.sine import check_sizes
+
+
+class Groups(NamedTuple):
+    """Rows sorted by group: group g has the rows from start[g] on, count[g] of them."""
+
+    x: Any
+    y: Any
+    start: Any
+    count: Any
+
+
+def gather(x: np.ndarray, y: np.ndarray, groups: np.ndarray) -> tuple[Groups, list[Any]]:
+    """Sort rows by group; returns the names of the groups too."""
+    if not len(x) == len(y) == len(groups):
+        raise InputError(
+            f"there are {len(x)} rows of inputs, {len(y)} of targets and {len(groups)} of groups: "
+            "give as many of each"
+        )
+    names, inverse, count = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    order = np.argsort(inverse, kind="stable")
+    start = np.concatenate([[0], np.cumsum(count)[:-1]])
+    return Groups(np.asarray(x)[order], np.asarray(y)[order], start, count), names.tolist()
+
+
+def some(rows: Groups, chosen: list[int]) -> Groups:
+    """These groups of rows, in this order."""
+    where = [np.arange(rows.start[g], rows.start[g] + rows.count[g]) for g in chosen]
+    places = np.concatenate([np.zeros(0, int), *where])
+    count = rows.count[np.asarray(chosen, int)]
+    start = np.cumsum(count) - count
+    return Groups(rows.x[places], rows.y[places], start, count)
+
+
+def grouped(rows: Groups, *, shots: int = 10, queries: int = 10) -> Family:
+    """A task is a group, drawn evenly; its support and query are different rows of it.
+
+    `rows` must be an argument of the compiled function around this one, as pixels are for
+    `episodes`. Whole-number targets are classes, others a regression.
+    """
+    check_sizes(shots, queries)
+    _check_counts(rows, shots, queries, "groups", "rows")
+
+    def sample(key: Key[Array, ""]) -> Episode:
+        to_group, to_rows = jax.random.split(key)
+        group = jax.random.randint(to_group, (), 0, len(rows.count))
+        picked = rows.start[group] + distinct(to_rows, rows.count[group], shots + queries)
+        x, y = rows.x[picked], rows.y[picked]
+        return Episode(Batch(x[:shots], y[:shots]), Batch(x[shots:], y[shots:]))
+
+    classes = jnp.issubdtype(rows.y.dtype, jnp.integer)
+    losses = (cross_entropy, accuracy) if classes else (mse, mse)
+    return Family("groups", sample, *losses)
+
+
+def class_episodes(
+    rows: Groups, *, ways: int = 5, shots: int = 1, queries: int = 1, rotations: bool = False
+) -> Family:
+    """As `episodes`, with classes of unequal size: a group of rows is a class of pictures."""
+    check_sizes(shots, queries)
+    check_ways(ways, rows.count.shape[0])
+    _check_counts(rows, shots, queries, "classes", "pictures")
+
+    def sample(key: Key[Array, ""]) -> Episode:
+        to_classes, to_examples, to_turns = jax.random.split(key, 3)
+        chosen = without_replacement(to_classes, rows.count.shape[0], ways)
+        pick = lambda key, count: distinct(key, count, shots + queries)  # noqa: E731
+        picked = jax.vmap(pick)(jax.random.split(to_examples, ways), rows.count[chosen])
+        x = rows.x[rows.start[chosen][:, None] + picked]
+        if rotations:
+            x = jax.vmap(turn)(x, jax.random.randint(to_turns, (ways,), 0, 4))
+        return as_episode(x, shots)
+
+    return Family("class episodes", sample, cross_entropy, accuracy)
+
+
+def distinct(key: Key[Array, ""], n: Int[Array, ""], k: int) -> Int[Array, " k"]:
+    """k different numbers below n, which may be traced, each choice equally likely (Floyd)."""
+
+    def add(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+        chosen, keys = found
+        top = n - k + i
+        drawn = jax.random.randint(keys[i], (), 0, top + 1)
+        taken = jnp.any(jnp.where(jnp.arange(k) < i, chosen == drawn, False))
+        return chosen.at[i].set(jnp.where(taken, top, drawn)), keys
+
+    to_draw, to_order = jax.random.split(key)
+    keys = jax.random.split(to_draw, k)
+    chosen, _ = jax.lax.fori_loop(0, k, add, (jnp.zeros(k, n.dtype), keys))
+    return jax.random.permutation(to_order, chosen)
+
+
+def _check_counts(rows: Groups, shots: int, queries: int, what: str, of: str) -> None:
+    """Refuse groups that are too small, where their sizes are known."""
+    known = isinstance(rows.count, (np.ndarray, jax.Array))
+    if not known or isinstance(rows.count, jax.core.Tracer):
+        return
+    few = int((np.asarray(rows.count) < shots + queries).sum())
+    if few:
+        raise InputError(
+            f"{few} {what} have fewer than the {shots} + {queries} {of} that shots and queries "
+            "need: leave them out, or ask for fewer"
+        )
