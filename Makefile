@@ -18,6 +18,7 @@ lint: .venv/ready
 
 bench: .venv-bench/ready
 	taskset -c 0 $(BENCH)/python bench/sine.py
+	taskset -c 0 $(BENCH)/python bench/adapt.py
 	$(BENCH)/python bench/images.py
 	$(BENCH)/python bench/embedding.py
 

@@ -33,7 +33,8 @@ from embedding_ours import (
     side_by_side,
 )
 from embedding_report import PARTS, episodes_row, merged, protocol, show, targets
-from images_ours import random_pictures
+from flops import matrix_product, product_flops, speed
+from images_ours import random_pictures, traced
 from images_theirs import TOLERANCE
 from report import write
 from rich.console import Console
@@ -57,6 +58,7 @@ def contest(config: Config, rounds: int, steps: int) -> dict[str, Any]:
     best = min(errors.values())
     if not best <= TOLERANCE:
         sys.exit("mtnet and PyTorch disagree: nothing to compare")
+    products = product_flops(traced(config).jaxpr.jaxpr)
     agreeing = [name for name in theirs.WAYS if errors[name] <= TOLERANCE]
     with workers(cores()) as pool:
         taking_part = [
@@ -68,7 +70,7 @@ def contest(config: Config, rounds: int, steps: int) -> dict[str, Any]:
                 for name in agreeing
             ),
         ]
-        times = in_turns(taking_part, rounds)
+        times = in_turns([*taking_part, matrix_product()], rounds)
     return {
         "rows": [episodes_row(c, times, base(c)) for c in taking_part],
         "left_out": [
@@ -76,6 +78,7 @@ def contest(config: Config, rounds: int, steps: int) -> dict[str, Any]:
             for name, e in errors.items()
             if name not in agreeing
         ],
+        "speed": [speed(products, c.name, times) for c in taking_part],
     }
 
 
@@ -103,6 +106,7 @@ def main(
         "protocol": protocol(load, rounds, quick, EPISODES),
         "rows": [],
         "left_out": [],
+        "speed": [],
     }
     with random_pictures(most_classes()):
         for part in parts:

@@ -11,7 +11,7 @@ from images_ours import UNTUNED
 from ours import Reference, rough
 
 from mtnet.commands.common import cores
-from mtnet.config import Config, learner_of, pixels_of, training_family
+from mtnet.config import Config, data_of, learner_of, training_family
 from mtnet.experiments import EXPERIMENTS
 from mtnet.runs.trainer import trainer
 
@@ -38,7 +38,7 @@ def contender(config: Config, name: str, steps: int, error: float = 0.0) -> Cont
 
     As `mtnet train` does it, where a program goes from one line of metrics to the next.
     """
-    work, pixels = trainer(config), pixels_of(config)
+    work, pixels = trainer(config), data_of(config)
     begin = work.begin()
 
     def run(steps: int) -> None:
@@ -76,7 +76,7 @@ def _made(make: Make, config: Config, name: str, steps: int) -> Contender:
 def reference(config: Config) -> Reference:
     """Loss and gradient of one episode in float64; there are no masks, hence no noise."""
     with jax.enable_x64(True):
-        learner, pixels = learner_of(config, ways=config.train_ways), pixels_of(config)
+        learner, pixels = learner_of(config, ways=config.train_ways), data_of(config)
         theta = rough(learner.init(jax.random.key(0)), jax.random.key(3))
         episode = training_family(config, pixels).sample(jax.random.key(1))
         slope = jax.jit(jax.value_and_grad(learner.loss), compiler_options=UNTUNED)

@@ -48,6 +48,8 @@ def protocol(load: tuple[float, ...], rounds: int, quick: bool, episodes: dict[s
         "peers": "one process with PyTorch's own number of threads, one a core",
         "side_by_side": "one process a core with a training of its own, one thread each; an "
         "episode of any counts; ratio_to_mtnet is to mtnet's side by side",
+        "speed": "of the products and convolutions that mtnet's program asks for, beside one large "
+        "matrix product in the same rounds: what is left to gain is one over the fraction",
         "precision": "float32",
         "timing": "contenders take turns; ms_per_episode is the median over rounds, ratio_to_mtnet "
         "the median of the ratios within a round",
@@ -86,7 +88,7 @@ def merged(found: Row, measured: tuple[str, ...], out: Path) -> Row:
             [r for r in old.get(key, []) if r["part"] not in measured] + found[key],
             key=lambda r: PARTS.index(r["part"]),
         )
-        for key in ("rows", "left_out")
+        for key in ("rows", "left_out", "speed")
     }
     return together | {"targets": targets(together)}
 

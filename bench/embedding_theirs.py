@@ -22,7 +22,7 @@ from torch.nn.functional import (
 )
 
 from mtnet.commands.common import cores
-from mtnet.config import Config, learner_of, pixels_of
+from mtnet.config import Config, data_of, learner_of
 from mtnet.methods.embedding import SCALE
 from mtnet.nets.norm import EPSILON
 
@@ -139,7 +139,7 @@ def contender(
     """Training with Adam as the settings have it; `threads`: PyTorch takes all by itself."""
     net = Conv4(learner_of(config).init(jax.random.key(0)).net, config.pool)
     embed, loss, threads = WAYS[name](net), LOSSES[config.method], threads or cores()
-    pixels = torch.tensor(np.asarray(pixels_of(config))).movedim(-1, 2).contiguous()
+    pixels = torch.tensor(np.asarray(data_of(config))).movedim(-1, 2).contiguous()
     adam = torch.optim.Adam(net.parameters(), lr=config.beta)
     cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adam, config.iterations)
 

@@ -16,7 +16,7 @@ from common import Contender
 from ours import MAML, MT_NET, Reference, rough, with_draws
 
 from mtnet.commands.common import cores
-from mtnet.config import Config, family_of, learner_of, pixels_of
+from mtnet.config import Config, data_of, family_of, learner_of
 from mtnet.core.outer import meta_gradient
 from mtnet.data.cache import store
 from mtnet.runs.trainer import GoOn, shared, trainer
@@ -80,7 +80,7 @@ def contender(
     config: Config, name: str, go_on: GoOn, steps: int | None, error: float = 0.0
 ) -> Contender:
     """Meta-training from its beginning, in every slice anew."""
-    begin, pixels = trainer(config).begin(), pixels_of(config)
+    begin, pixels = trainer(config).begin(), data_of(config)
 
     def run(steps: int) -> None:
         state = begin
@@ -93,7 +93,7 @@ def contender(
 def traced(config: Config) -> Any:
     """One step of meta-training in one process, neither compiled nor run."""
     work = trainer(config)
-    return work.go_on.trace(jax.eval_shape(work.begin), pixels_of(config), 1)
+    return work.go_on.trace(jax.eval_shape(work.begin), data_of(config), 1)
 
 
 def looked_at(config: Config) -> Any:
@@ -104,7 +104,7 @@ def looked_at(config: Config) -> Any:
 def reference(config: Config) -> Reference:
     """One meta-gradient in float64, with its tasks and its mask noise."""
     with jax.enable_x64(True):
-        learner, pixels = learner_of(config), pixels_of(config)
+        learner, pixels = learner_of(config), data_of(config)
         theta = rough(learner.init(jax.random.key(0)), jax.random.key(3))
         keys = jax.random.split(jax.random.key(1), config.meta_batch)
 

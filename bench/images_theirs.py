@@ -11,7 +11,7 @@ from ours import Reference
 from timing import seconds
 
 from mtnet.commands.common import cores
-from mtnet.config import Config, family_of, learner_of, pixels_of
+from mtnet.config import Config, data_of, family_of, learner_of
 
 TOLERANCE = 1e-6
 """Largest relative error in float64 of a contender that is timed."""
@@ -20,7 +20,7 @@ TOLERANCE = 1e-6
 def tasks_of(config: Config) -> net.Tasks:
     """Tasks made ready beforehand, which spares PyTorch the drawing of them."""
     keys = jax.random.split(jax.random.key(2), config.meta_batch)
-    drawn = jax.vmap(family_of(config, pixels_of(config)).sample)(keys)
+    drawn = jax.vmap(family_of(config, data_of(config)).sample)(keys)
     return net.tasks_of(drawn.support, drawn.query)
 
 

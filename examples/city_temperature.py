@@ -82,9 +82,9 @@ def ridge(strength: float) -> Predict:
     return predict
 
 
-def gaussian_process(size: float, length: float, noise: float) -> Predict:
-    """A smooth function of period one year, around the mean of the readings."""
-    kernel = ConstantKernel(size) * ExpSineSquared(length, 365.25) + WhiteKernel(noise)
+def gaussian_process(signal: float, length: float) -> Predict:
+    """A smooth function of period one year, around the mean of the readings; noise is 1."""
+    kernel = ConstantKernel(signal) * ExpSineSquared(length, 365.25) + WhiteKernel(1.0)
 
     def predict(day: np.ndarray, degrees: np.ndarray, ask: np.ndarray) -> np.ndarray:
         model = GaussianProcessRegressor(kernel, optimizer=None)
@@ -160,8 +160,9 @@ def floor(tests: list[CityYear]) -> np.ndarray:
 def contenders(train: list[CityYear], iterations: int, seeds: range) -> dict[str, list[Predict]]:
     """Everybody by name; a list where there is a network for each seed."""
     some = [train[i] for i in np.random.default_rng(2).permutation(len(train))[:200]]
-    strength = best(ridge, [(a,) for a in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)], some)
-    grid = [(s, le, n) for s in (50.0, 150.0, 500.0) for le in (1.0, 2.0, 4.0) for n in (5, 10, 20)]
+    strength = best(ridge, [(a,) for a in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)], some)
+    signals, lengths = (10.0, 30.0, 100.0, 300.0, 1000.0), (1.0, 2.0, 4.0, 8.0)
+    grid = [(signal, length) for signal in signals for length in lengths]
     gp = best(gaussian_process, grid, some)
     print(f"tuned on training cities: ridge {strength}, Gaussian process {gp}")
     return {
