@@ -31,6 +31,11 @@ def elsewhere(tmp_path, monkeypatch):
         yield
 
 
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"mtnet {mtnet.__version__}"
+
+
 def test_list_names_everything(capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out
@@ -40,7 +45,21 @@ def test_list_names_everything(capsys):
 
 @pytest.mark.parametrize(
     "command",
-    ["", "train", "evaluate", "reproduce", "compare", "data", "data get", "classify", "export"],
+    [
+        "",
+        "train",
+        "evaluate",
+        "reproduce",
+        "compare",
+        "data",
+        "data get",
+        "classify",
+        "export",
+        "fit",
+        "adapt",
+        "predict",
+        "inspect",
+    ],
 )
 def test_help(capsys, command):
     with pytest.raises(SystemExit) as stop:

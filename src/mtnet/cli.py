@@ -12,6 +12,7 @@ import jax
 import tyro
 from rich.table import Table
 
+import mtnet
 from mtnet import settings
 from mtnet.commands.common import console
 from mtnet.commands.comparing import compare
@@ -61,6 +62,9 @@ def data_() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments == ["--version"]:
+        console.print(f"mtnet {mtnet.__version__}", highlight=False)
+        return 0
     _cache_compilations()
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     try:

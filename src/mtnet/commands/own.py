@@ -26,6 +26,7 @@ TASKS = 500
 """To measure on groups that were held out."""
 NAMED = 5
 """Groups that are left out and told by name; of the others, how many."""
+Table = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
 Name = Annotated[str | None, tyro.conf.arg(metavar="COLUMN")]
 Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...")]
 
@@ -34,7 +35,7 @@ def fit_command(default: Config) -> Callable[..., None]:
     """`mtnet fit`, its settings starting from those of tables, or of pictures."""
 
     def fit(
-        table: tyro.conf.Positional[Path | None] = None,
+        table: Table = None,
         task: Name = None,
         inputs: Names = (),
         target: Name = None,
