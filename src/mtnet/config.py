@@ -197,16 +197,18 @@ def plan_of(config: Config, ways: int | None = None) -> Plan:
     """The config's network as plain data; without a head where a method has none."""
     entry, embeds = FAMILIES[config.family], METHODS[config.method].embeds
     x, y = _support(config)
-    outputs = None if embeds else ways or _outputs(config, y)
+    outputs = None if embeds else _outputs(config, y, ways)
     if entry.pictures:
         return Plan("conv4", x.shape[1:], outputs, config.filters, pool=config.pool)
     return Plan("mlp", x.shape[1:], outputs, config.width, depth=config.depth)
 
 
-def _outputs(config: Config, y: Any) -> int:
+def _outputs(config: Config, y: Any, ways: int | None = None) -> int:
     """Of the network: classes of a task, or numbers of a target."""
     if not classifies(config):
         return y.shape[-1]
+    if ways is not None:
+        return ways
     return own.classes(config.data) if config.family == "table" else config.ways
 
 
@@ -227,7 +229,7 @@ def learner_of(
     }
     x, y = _support(config)
     if classifies(config):
-        options |= {"ways": ways or _outputs(config, y), "most": config.shots + config.queries}
+        options |= {"ways": _outputs(config, y, ways), "most": config.shots + config.queries}
     if entry.shape:  # a baseline's head is for all classes at once
         options["outputs"] = (4 if config.rotations else 1) * entry.shape[0]
     else:

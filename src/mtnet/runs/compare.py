@@ -8,10 +8,12 @@ from scipy.stats import ttest_rel
 
 from mtnet.core.evaluate import summarise
 from mtnet.core.types import InputError
+from mtnet.data import own
 from mtnet.methods import METHODS
 from mtnet.runs.measure import measure
 from mtnet.runs.run import Run
 from mtnet.runs.train import chosen
+from mtnet.tasks import FAMILIES
 
 SAME = ("family", "ways", "shots", "rotations", "order", "reach", "halved")
 """What makes the tasks; runs that differ in it are not compared."""
@@ -39,20 +41,25 @@ def compare(
     for run in runs[1:]:
         for name in SAME:
             ours, theirs = getattr(first, name), getattr(run.config, name)
-            free = name == "ways" and METHODS[run.config.method].any_ways
+            able = METHODS[run.config.method].any_ways or run.config.tied
+            free = name == "ways" and able
             if ours != theirs and not free:
                 raise InputError(
                     f"{run.folder} has {name} {theirs}, {runs[0].folder} has {ours}: "
                     "their tasks are not the same"
                 )
+        if first.data and own.opened(first.data).about != own.opened(run.config.data).about:
+            raise InputError(f"{run.folder} and {runs[0].folder} were fitted to different data")
     found: list[Compared] = []
     for run in runs:
-        own = run.config.inner.steps if steps is None else steps
+        often = run.config.inner.steps if steps is None else steps
         iteration, theta = chosen(run)
-        test = {"queries": queries, "ways": first.ways}
-        scores = measure(run.config, theta, [0], tasks=tasks, steps=own, stream=0, **test)
-        base = found[0].scores if found else scores[0, :, own]
-        found.append(Compared(run, own, iteration, *paired(scores[0, :, own], base)))
+        test = {"queries": queries}
+        if FAMILIES[first.family].pictures:
+            test["ways"] = first.ways
+        scores = measure(run.config, theta, [0], tasks=tasks, steps=often, stream=0, **test)
+        base = found[0].scores if found else scores[0, :, often]
+        found.append(Compared(run, often, iteration, *paired(scores[0, :, often], base)))
     return found
 
 
