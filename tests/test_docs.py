@@ -55,6 +55,25 @@ def test_a_page_can_be_followed_from_top_to_bottom(name, tmp_path, monkeypatch):
             assert told.returncode == 0, f"{command}\n{told.stdout}{told.stderr}"
 
 
+def test_the_example_on_city_temperatures_runs(tmp_path):
+    beside = ROOT.parent / "shared" / "data"
+    for root in filter(None, (os.environ.get("MTNET_DATA"), beside)):
+        if (Path(root) / "city_temperature").is_dir():
+            break
+    else:
+        pytest.skip("no city_temperature in $MTNET_DATA or ../shared/data")
+    out = tmp_path / "found.json"
+    command = [sys.executable, ROOT / "examples" / "city_temperature.py", "--quick"]
+    environment = os.environ | {"MTNET_DATA": str(root)}
+    told = subprocess.run(
+        [*command, "--seeds", "1", "--out", out], env=environment, capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    errors = {row["method"]: row["mean"] for row in json.loads(out.read_text())["rows"]}
+    assert errors["mt-net"] < 0.8 * errors["average of the training cities"]
+    assert out.with_suffix(".png").stat().st_size > 10_000
+
+
 def test_results_page_is_what_the_results_give():
     results = [json.loads(p.read_text()) for p in sorted((ROOT / "results").glob("*.json"))]
     committed = [r for r in results if not r["protocol"].get("quick")]

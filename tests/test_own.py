@@ -217,6 +217,13 @@ def test_a_bad_table_is_told_in_one_line(capsys, alter, options, says):
     fails(capsys, ["fit", "data.csv", *COLUMNS, *options], says)
 
 
+def test_a_run_is_measured_on_groups_that_were_held_out(fitted, capsys):
+    assert main(["evaluate", str(fitted / "rows"), "--tasks", "20", "--steps", "1"]) == 0
+    assert "mt-net on table" in capsys.readouterr().out
+    few = ["evaluate", str(fitted / "rows"), "--shots", "20"]
+    fails(capsys, few, "2 groups have fewer than the 20 + 10 rows")
+
+
 def test_missing_values_can_be_filled_in():
     def alter(records):
         records[6]["day"] = records[7]["season"] = records[8]["degrees"] = ""

@@ -56,7 +56,8 @@ def compare(
     rows = [row(one) for one in found]
     shown = Table(title=f"{'Percent right' if pictures else 'Loss'} on the same {tasks} tasks")
     for column in ("run", "method", "iteration", "steps", "mean ± 95 %", "minus the first", "p"):
-        shown.add_column(column, justify="left" if column in ("run", "method") else "right")
+        left = column in ("run", "method")
+        shown.add_column(column, justify="left" if left else "right", overflow="fold")
     for i, r in enumerate(rows):
         apart = "" if i == 0 else f"{r['difference']:+.3f} ± {r['difference_ci95']:.3f}"
         p = "" if r["p"] is None else f"{r['p']:.2g}"

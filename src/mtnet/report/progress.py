@@ -37,7 +37,7 @@ class Bars:
             disable=not console.is_terminal,
         )
         self.tasks = {
-            name: self.progress.add_task(name, total=total, note="")
+            name: self.progress.add_task(name, total=total, note="compiling")
             for name, total in totals.items()
         }
 
@@ -48,7 +48,8 @@ class Bars:
         if step.iteration == start:
             self.began, speed = time.monotonic(), ""
         else:
-            speed = f"  {(step.iteration - start) / seconds:.0f} it/s"
+            rate = (step.iteration - start) / seconds
+            speed = f"  {rate:.{0 if rate >= 10 else 1}f} it/s"
         self._move(name, step.iteration, f"loss {np.nanmean(step.loss):.3f}{speed}")
 
     def reached(self, name: str, iteration: int) -> None:

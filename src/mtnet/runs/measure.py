@@ -36,6 +36,7 @@ def measure(
     `stream` for all.
     """
     data = data_of(config, "test")
+    family_of(config, data, **test)  # complains here, where sizes of groups are known
 
     @eqx.filter_jit
     def one(theta: Any, alpha: Array, key: Array, data: Any) -> Array:

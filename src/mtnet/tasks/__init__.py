@@ -69,8 +69,8 @@ FAMILIES: dict[str, FamilyEntry] = {
         "folders of pictures of your own, a class each (mtnet fit --images)",
         class_episodes,
         IMAGES
-        | {"queries": 5, "head_sd": 0.1, "alpha": 0.5, "steps": 3, "meta_batch": 16, "tied": True}
-        | {"iterations": 5_000, "log_every": 50, "statistics": "inductive"}
+        | {"queries": 5, "head_sd": 0.1, "alpha": 0.5, "steps": 3, "meta_batch": 8, "tied": True}
+        | {"iterations": 3_000, "log_every": 50, "statistics": "inductive"}
         | {"at_test": "expected", "schedule": "cosine"},
         tests=IMAGE_TESTS,
         pictures=True,
