@@ -106,6 +106,8 @@ def test_wrong_use_is_told(regressor, classifier):
         clone(regressor).fit(np.ones((4, 3)), np.ones(4))
     with pytest.raises(ValueError, match="one class only, 'a'"):
         clone(classifier).fit(X[:3], ["a", "a", "a"])
+    with pytest.raises(ValueError, match="width 8, depth 1: call it again"):
+        clone(regressor).set_params(width=9).fit(X, y)
     with pytest.raises(InputError, match="the largest has 12"):
         MTNetRegressor(shots=100).meta_fit(X, y, group)
     with pytest.raises(InputError, match="of groups"):

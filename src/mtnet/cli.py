@@ -51,7 +51,8 @@ def list_() -> None:
         able.add_column(column)
     yes = lambda able: "yes" if able else "-"  # noqa: E731
     for name, m in METHODS.items():
-        able.add_row(f"  {name}", m.adapts, yes(m.regression), "yes", yes(m.any_ways))
+        ways = "with --tied" if "tied" in m.takes else yes(m.any_ways)
+        able.add_row(f"  {name}", m.adapts, yes(m.regression), "yes", ways)
     console.print(able)
 
 

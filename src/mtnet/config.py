@@ -50,12 +50,12 @@ class Config:
     """x lies in [-reach, reach] (family polynomial only)."""
     halved: bool = False
     """Coefficients c_i / 2^i, as in the published code (family polynomial only)."""
+    tied: bool = False
+    """One head for all classes, so that a gradient method takes any number of them."""
     ways: int = 5
     """Classes of a task (pictures only, as are the next five)."""
     train_ways: int | None = None
     """Classes of a task while training, where it may differ; left out: the same."""
-    tied: bool = False
-    """One head for all classes, so that a gradient method takes any number of them."""
     rotations: bool = False
     """Turned by 90, 180 and 270 degrees, a class makes three new ones."""
     filters: int = 64
@@ -65,7 +65,7 @@ class Config:
     head_sd: float | None = None
     """Spread of the head's initial weights (normal); left out: Xavier-uniform."""
     width: int = 40
-    """Activations of a hidden cell (curves only, as are the next two)."""
+    """Activations of a hidden cell (curves and tables only, as are the next two)."""
     depth: int = 2
     """Hidden cells."""
     W_sd: float = 0.01
@@ -85,7 +85,7 @@ class Config:
     log_every: int = 500
     """Iterations between two lines of metrics, and the least between two checkpoints."""
     validate_every: int | None = None
-    """Iterations between two looks at validation tasks, to keep the best (pictures only)."""
+    """Iterations between two looks at validation tasks, to keep the best (not for curves)."""
     seeds: tuple[int, ...] = (0,)
     """One network is trained for each seed, all at once."""
     sweep: tuple[float, ...] = ()

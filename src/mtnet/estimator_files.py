@@ -50,7 +50,8 @@ def load(cls: type[Any], path: Path) -> Any:
     like = jax.eval_shape(estimator._learner(inputs, outputs).init, jax.random.key(0))
     try:
         theta = restored(like, _under(arrays, "theta"))
-        estimator.learned = Learned(theta, x, y, outputs)
+        made = (estimator.method, estimator.width, estimator.depth)
+        estimator.learned = Learned(theta, x, y, outputs, made)
         if "fitted" in about:
             _fitted(estimator, arrays, about, inputs, outputs)
     except ValueError as error:

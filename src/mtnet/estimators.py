@@ -62,6 +62,8 @@ class Learned:
     y: Scale
     """Of the targets; for classes it leaves them as they are."""
     outputs: int
+    made: tuple[str, int, int]
+    """Method, width and depth, which cannot change any more."""
 
     def __repr__(self) -> str:
         return f"Learned({len(self.x.mean)} inputs, {self.outputs} outputs)"
@@ -139,7 +141,8 @@ class FewShot(BaseEstimator):
             optimiser=optax.adam(optax.cosine_decay_schedule(self.beta, self.iterations)),
             key=jax.random.key(self.random_state),
         )
-        self.learned = Learned(theta, x_scale, scale, outputs)
+        made = (self.method, self.width, self.depth)
+        self.learned = Learned(theta, x_scale, scale, outputs, made)
         return self
 
     def _known(self) -> Learned:
@@ -154,6 +157,9 @@ class FewShot(BaseEstimator):
                 f"X has {X.shape[1]} features, but {type(self).__name__} was meta-fitted with "
                 f"{len(learned.x.mean)}"
             )
+        if learned.made != (self.method, self.width, self.depth):
+            was = "method {}, width {}, depth {}".format(*learned.made)
+            raise ValueError(f"meta_fit was done with {was}: call it again to change them")
         support = Batch(jnp.asarray(learned.x(X)), jnp.asarray(y))
         key = jax.random.key(self.random_state)
         made = self._learner(X.shape[1], outputs)

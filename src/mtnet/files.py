@@ -22,7 +22,8 @@ def write(path: Path, arrays: dict[str, Any], **about: Any) -> None:
     try:
         write_atomically(path, packed(arrays, **about))
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+        lacking = "" if path.parent.is_dir() else f" (there is no folder {path.parent})"
+        raise InputError(f"cannot write {path}: {error.strerror}{lacking}") from None
 
 
 def packed(arrays: dict[str, Any], **about: Any) -> bytes:
@@ -35,7 +36,9 @@ def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """What `write` wrote; a file that was cut short or altered is refused."""
     try:
         return unpacked(path)
-    except (OSError, SafetensorError) as error:
+    except SafetensorError as error:
+        raise InputError(f"cannot read {path}: not mtnet's, or cut short ({error})") from None
+    except OSError as error:
         raise InputError(f"cannot read {path}: {error}") from None
     except ValueError as error:
         raise InputError(f"{path} is damaged: {error}") from None

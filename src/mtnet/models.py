@@ -115,6 +115,8 @@ def about_of(path: Path) -> dict[str, Any]:
 
 
 def _opened(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, not a model: make one with `mtnet adapt`")
     arrays, header = read(path)
     if "plan" not in header.get("about", {}):
         raise InputError(f"{path} is no adapted model: make one with `mtnet adapt`")

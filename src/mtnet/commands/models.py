@@ -45,6 +45,10 @@ def adapt(
         compact: Write only the rows that the task has changed; predicting then needs the run as
             well. Rows are drawn by chance, as in training, so that some do not change at all.
     """
+    if run.is_file():
+        raise InputError(
+            f"{run} is a file: give the run first, mtnet adapt RUN {examples} --out MODEL"
+        )
     opened = open_run(run)
     config = opened.config
     if not FAMILIES[config.family].own:
@@ -76,8 +80,10 @@ def of_table(
     config: Config, about: dict[str, Any], path: Path
 ) -> tuple[Batch, tuple[str, ...], dict[str, Any]]:
     """A task's rows: the support set, the names of its classes, what a model must remember."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; this run takes a table, CSV or Parquet")
     schema = schemas.from_plain(about["schema"])
-    x, y, names = support_of(schema, path)
+    x, y, names = support_of(schema, path, warn)
     if names and not config.tied:
         known = schema.target.levels or ()
         for name in names:
@@ -95,6 +101,8 @@ def of_folder(
     config: Config, about: dict[str, Any], path: Path
 ) -> tuple[Batch, tuple[str, ...], dict[str, Any]]:
     """A task's pictures; the same."""
+    if path.is_file():
+        raise InputError(f"{path} is a file; this run takes a folder with a folder for each class")
     found = folders.classes_of(path)
     if not config.tied and len(found) != config.ways:
         raise InputError(f"{path} has {len(found)} classes; this run tells {config.ways} apart")
@@ -111,7 +119,7 @@ def predict(
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TABLE|PICTURE ...")
     ],
     out: Path | None = None,
-    sheet: Path = Path("predictions.png"),
+    sheet: Path | None = None,
     run: Path | None = None,
 ) -> None:
     """Answer with an adapted network.
@@ -120,23 +128,28 @@ def predict(
         model: What `mtnet adapt` has written.
         inputs: A CSV or Parquet file, or pictures.
         out: A CSV or Parquet file for the answers; left out: shown, for a table as CSV.
-        sheet: Where the contact sheet of pictures goes.
+        sheet: Where the contact sheet of pictures goes; left out: predictions.png, or nowhere
+            where there is --out.
         run: Where a compact model finds its run, if that is no longer where it was.
     """
     if not inputs:
         raise InputError("give a table, or pictures, to answer for")
     loaded = models.load(model, run)
-    if loaded.about["kind"] == "table":
-        if len(inputs) > 1:
-            raise InputError("give one table at a time")
+    table = loaded.about["kind"] == "table"
+    wanted = "one table, CSV or Parquet" if table else "pictures"
+    for path in inputs:
+        if path.is_dir() or tables.is_table(path) != table or (table and len(inputs) > 1):
+            raise InputError(f"{model} answers for {wanted}, not for {path}")
+    if table:
         predict_rows(loaded, inputs[0], out)
     else:
+        sheet = sheet or (Path("predictions.png") if out is None else None)
         predict_pictures(loaded, list(inputs), out, sheet)
 
 
 def predict_rows(model: models.Model, path: Path, out: Path | None) -> None:
     schema = schemas.from_plain(model.about["schema"])
-    table, x = inputs_of(schema, path)
+    table, x = inputs_of(schema, path, warn)
     raw = np.asarray(answers(model.net, jnp.asarray(x)))
     name, labels = schema.target.name, model.about["labels"]
     columns = {c: table[c].to_numpy(zero_copy_only=False) for c in table.column_names}
@@ -155,7 +168,9 @@ def predict_rows(model: models.Model, path: Path, out: Path | None) -> None:
         console.print(f"Wrote {len(x)} answers to {out}", highlight=False)
 
 
-def predict_pictures(model: models.Model, paths: list[Path], out: Path | None, sheet: Path) -> None:
+def predict_pictures(
+    model: models.Model, paths: list[Path], out: Path | None, sheet: Path | None
+) -> None:
     about = model.about
     pixels = folders.read_all(paths, about["size"], about["colour"])
     p = np.asarray(jax.nn.softmax(answers(model.net, as_floats(jnp.asarray(pixels)))))
@@ -172,6 +187,8 @@ def predict_pictures(model: models.Model, paths: list[Path], out: Path | None, s
         named = {"picture": np.array([str(p) for p in paths]), "label": said, "probability": sure}
         tables.write(out, named)
         console.print(f"Wrote {len(paths)} answers to {out}", highlight=False)
+    if sheet is None:
+        return
     try:
         contact_sheet(pixels, said.tolist(), sure.tolist()).savefig(sheet, dpi=120)
     except (OSError, ValueError) as error:
@@ -185,9 +202,9 @@ def inspect(
 ) -> None:
     """Show, cell by cell, what a task may change, and what one has changed.
 
-    Rows updated: those with mask 1, or for a run their expected number. Rank and spectrum are
-    those of T M T', the metric that gradients pass through. Step: alpha times its mean eigenvalue.
-    Moved: |A' - A| / |A|, for a model.
+    Rows updated: those with mask 1, or their expected number where masks are not drawn. Rank and
+    spectrum are those of T M T', the metric that gradients pass through. Step: alpha times its mean
+    eigenvalue. Moved: |A' - A| / |A|, for a model.
 
     Args:
         what: A run directory, or a model that `mtnet adapt` has written.

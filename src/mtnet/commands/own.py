@@ -51,6 +51,7 @@ def fit_command(default: Config) -> Callable[..., None]:
         """Learn from many small tasks of your own; `mtnet adapt` then learns a new one.
 
         A tenth of the groups is held out to choose the best iteration, another to measure it.
+        `mtnet fit --images DIR --help` shows the defaults for pictures.
 
         Args:
             table: A CSV or Parquet file.
@@ -69,7 +70,7 @@ def fit_command(default: Config) -> Callable[..., None]:
         check_positive(size=size, cores=cores)
         seconds = duration(budget)
         if (table is None) == (images is None):
-            raise InputError("give a table (mtnet fit data.csv ...) or pictures (--images DIR)")
+            raise InputError("give a table (mtnet fit data.csv ...), or pictures (--images DIR)")
         if "tied" not in METHODS[settings.method].takes:
             raise InputError(f"{settings.method} gives no network to keep: take a gradient method")
         folder = out or free_folder(Path("runs"), settings)
@@ -117,7 +118,7 @@ def rows(
         seed=settings.seeds[0],
     )
     tell_left_out(found.left_out, least, "rows")
-    tell_splits(found.splits, "groups")
+    tell_splits(found.splits, "groups", 4)
     about = {"schema": schemas.to_plain(found.schema), "classes": found.classes}
 
     def keep() -> Config:
@@ -140,12 +141,13 @@ def pictures(folder: Path, size: int, settings: Config, where: Path) -> Callable
         )
     paths = [p for pictures in kept.values() for p in pictures]
     colour = any(folders.has_colour(p[0]) for p in kept.values())
-    ticks = iter(track(range(len(paths)), "Reading pictures", console=console, transient=True))
+    count, quiet = range(len(paths)), not console.is_terminal
+    ticks = iter(track(count, "Reading", console=console, transient=True, disable=quiet))
     pixels = folders.read_all(paths, size, colour, lambda: next(ticks, None))
     labels = np.repeat(np.arange(len(kept)), [len(p) for p in kept.values()])
     data, _ = gather(pixels, np.zeros(len(pixels), np.int32), labels)
     splits = own.divide(list(kept), settings.seeds[0], least=settings.ways)
-    tell_splits(splits, "classes")
+    tell_splits(splits, "classes", 4 * settings.ways)
 
     def keep() -> Config:
         about = {"size": size, "colour": colour, "classes": settings.ways}
@@ -156,9 +158,12 @@ def pictures(folder: Path, size: int, settings: Config, where: Path) -> Callable
 
 
 def with_data(settings: Config, where: Path, splits: dict[str, list[int]]) -> Config:
-    """Where nothing is held out, nothing can be validated."""
-    often = settings.validate_every if splits["validation"] else None
-    return dataclasses.replace(settings, data=str(where), validate_every=often)
+    """Short trainings look more often; where nothing is held out, nothing can be validated."""
+    log = min(settings.log_every, max(1, settings.iterations // 10))
+    often = None
+    if splits["validation"]:
+        often = min(settings.validate_every or log, max(log, settings.iterations // 10))
+    return dataclasses.replace(settings, data=str(where), validate_every=often, log_every=log)
 
 
 def tell_left_out(left_out: dict[str, int], least: int, what: str) -> None:
@@ -168,10 +173,10 @@ def tell_left_out(left_out: dict[str, int], least: int, what: str) -> None:
         warn(f"left out for having fewer than {least} {what}: {', '.join(some_of)}{more}")
 
 
-def tell_splits(splits: dict[str, list[int]], what: str) -> None:
+def tell_splits(splits: dict[str, list[int]], what: str, least: int) -> None:
     train, validation, test = (len(splits[s]) for s in ("train", "validation", "test"))
     if not validation:
-        warn(f"only {train} {what}: none is held out, so no accuracy can be measured")
+        warn(f"only {train} {what}: from {least} on some are held out, and the result is measured")
     console.print(
         f"{train} {what} to learn from, {validation} to choose the iteration, {test} to measure",
         highlight=False,

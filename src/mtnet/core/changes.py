@@ -25,7 +25,7 @@ def changed(T: Array | None, M: Any, before: Weights, after: Weights) -> Change:
     """The change of one cell, from A before and after."""
     n = before[0].shape[0]
     row_mask = M is not None and not isinstance(M, tuple)
-    rows = np.flatnonzero(np.asarray(M)) if row_mask else np.arange(n)
+    rows = np.flatnonzero(np.broadcast_to(M, n)) if row_mask else np.arange(n)
     E = [_double(b) - _double(a) for a, b in zip(before, after, strict=True)]
     if T is None or T.ndim == 3:  # blocks: the change itself is as small as any
         rows = rows if T is None else np.arange(n)
@@ -67,7 +67,7 @@ def facts(
     T: Array | None, M: Any, alpha: Any, before: Weights, after: Weights | None = None
 ) -> Facts:
     n = before[0].shape[0]
-    m = np.ones(n) if M is None else _by_row(M)
+    m = np.ones(n) if M is None else np.broadcast_to(_by_row(M), n)
     if T is None:
         spectrum = np.sort(m)[::-1]
     else:

@@ -35,7 +35,10 @@ def rows(M: Array, like: Array) -> Array:
 
 def metric(T: Array, M: Array | None) -> Array:
     """T M T', the metric of section 4.2; M has an entry a row, None stands for ones."""
-    TM = T if M is None else T * M.reshape(*T.shape[:-2], 1, T.shape[-1])
+    if M is None:
+        return T @ jnp.swapaxes(T, -1, -2)
+    rows = jnp.broadcast_to(M, (T.size // T.shape[-1],))  # one entry may stand for all of them
+    TM = T * rows.reshape(*T.shape[:-2], 1, T.shape[-1])
     return TM @ jnp.swapaxes(T, -1, -2)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from mtnet.core.changes import RANK_BELOW
 from mtnet.report.plots import COLOURS
 
 
@@ -17,7 +18,8 @@ def facts_figure(cells: dict[str, dict[str, Any]], title: str) -> Figure:
     for i, (name, f) in enumerate(cells.items()):
         values = np.array(f["spectrum"])
         places = (np.arange(len(values)) + 0.5) / len(values)
-        places, values = places[values > 0], values[values > 0]
+        there = values > RANK_BELOW * values.max()
+        places, values = places[there], values[there]
         colour = COLOURS[i % len(COLOURS)]
         spectra.plot(places, values, ".-", ms=3, lw=0.9, color=colour, label=name)
     spectra.set(yscale="log")
@@ -51,6 +53,6 @@ def contact_sheet(pixels: np.ndarray, labels: list[str], chances: list[float]) -
     for axes, picture, label, chance in zip(grid, pixels, labels, chances, strict=False):
         shown = picture if picture.shape[-1] == 3 else picture[..., 0]
         axes.imshow(shown, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-        short = label if len(label) <= 16 else f"{label[:15]}…"
+        short = label if len(label) <= 16 else f"{label[:7]}…{label[-8:]}"
         axes.set_title(f"{short}\n{chance:.2f}", fontsize=7, pad=2)
     return figure

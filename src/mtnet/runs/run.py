@@ -53,7 +53,10 @@ def check_free(folder: Path) -> None:
         not folder.is_dir() or any(p.name != FILE for p in folder.iterdir())
     )
     if taken:
-        raise InputError(f"{folder} is there already: use --resume {folder}, or another --out")
+        raise InputError(
+            f"{folder} is there already: use another --out, or go on with "
+            f"mtnet train --resume {folder}"
+        )
 
 
 def open_run(folder: Path) -> Run:

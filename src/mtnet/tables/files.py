@@ -15,7 +15,7 @@ from mtnet.files import write_atomically
 def read(path: Path) -> pa.Table:
     """A table by its file name: .csv, or .parquet."""
     readers = {".csv": _read_csv, ".parquet": pyarrow.parquet.read_table}
-    if path.suffix not in readers:
+    if not is_table(path):
         raise InputError(f"{path} must end in .csv or .parquet")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
@@ -53,9 +53,13 @@ def is_number(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (types.is_integer, types.is_floating, types.is_decimal))
 
 
+def is_table(path: Path) -> bool:
+    return path.suffix in (".csv", ".parquet")
+
+
 def write(path: Path, columns: dict[str, np.ndarray]) -> None:
     """A CSV or Parquet file, whole or not at all."""
-    if path.suffix not in (".csv", ".parquet"):
+    if not is_table(path):
         raise InputError(f"{path} must end in .csv or .parquet")
     if path.suffix == ".csv":
         data = as_csv(columns)

@@ -1,6 +1,6 @@
 """A table becomes tasks: rows grouped by a column, inputs and target as arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,6 +76,11 @@ def prepare(
     of = lambda name: learn(name, columns[name][train], source, name in categories)  # noqa: E731
     schema = Schema(task, tuple(of(name) for name in inputs), of(target), missing)
     x = encode_all(schema, columns, source)[groups.x]
+    if schema.target.levels is not None and len(schema.target.levels) < 2:
+        raise InputError(
+            f"{path}: column {target!r} has one class only, {schema.target.levels[0]!r}: "
+            "there is nothing to tell apart"
+        )
     y, classes = _targets(schema.target, columns[target], groups, source, own_classes)
     return Prepared(groups._replace(x=x, y=y), names, splits, schema, classes, left_out)
 
@@ -128,7 +133,21 @@ def scaled_target(target: Column, values: np.ndarray, source: str) -> np.ndarray
     return ((numbers - target.mean) / target.spread).astype(np.float32)[:, None]
 
 
-def support_of(schema: Schema, path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def unseen(schema: Schema, columns: dict[str, np.ndarray]) -> list[str]:
+    """What to say of categories that were in no training group."""
+    said = []
+    for c in schema.inputs:
+        found = {text(v) for v in columns[c.name].tolist() if present(v)} if c.levels else set()
+        new = sorted(found - set(c.levels or ()))
+        if new:
+            names = ", ".join(map(repr, new[:3]))
+            said.append(f"column {c.name!r}: {names} was in no training group: taken as no level")
+    return said
+
+
+def support_of(
+    schema: Schema, path: Path, warn: Callable[[str], None]
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """A new task's inputs and targets; for classes their numbers, and what they are called."""
     table, source = read(path), str(path)
     columns = {c.name: column(table, c.name, path) for c in (*schema.inputs, schema.target)}
@@ -137,6 +156,8 @@ def support_of(schema: Schema, path: Path) -> tuple[np.ndarray, np.ndarray, tupl
     if not there.all():
         raise absent(source, schema.target.name, int(np.argmin(there)))
     x = encode_all(schema, columns, source)
+    for line in unseen(schema, columns):
+        warn(f"{path}, {line}")
     if schema.target.levels is None:
         return x, scaled_target(schema.target, values, source), ()
     labels = [text(v) for v in values.tolist()]
@@ -149,8 +170,10 @@ def support_of(schema: Schema, path: Path) -> tuple[np.ndarray, np.ndarray, tupl
     return x, np.array([names.index(label) for label in labels], np.int32), names
 
 
-def inputs_of(schema: Schema, path: Path) -> tuple[Any, np.ndarray]:
+def inputs_of(schema: Schema, path: Path, warn: Callable[[str], None]) -> tuple[Any, np.ndarray]:
     """A table, and its inputs as a model takes them."""
     table = read(path)
     columns = {c.name: column(table, c.name, path) for c in schema.inputs}
+    for line in unseen(schema, columns):
+        warn(f"{path}, {line}")
     return table, encode_all(schema, columns, str(path))

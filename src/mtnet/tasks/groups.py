@@ -29,6 +29,8 @@ def gather(x: np.ndarray, y: np.ndarray, groups: np.ndarray) -> tuple[Groups, li
             f"there are {len(x)} rows of inputs, {len(y)} of targets and {len(groups)} of groups: "
             "give as many of each"
         )
+    if np.asarray(y).dtype.kind in "OUS":
+        raise InputError("targets are text: number the classes, from 0 on in each group")
     names, inverse, count = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
     order = np.argsort(inverse, kind="stable")
     start = np.concatenate([[0], np.cumsum(count)[:-1]])
@@ -47,10 +49,12 @@ def some(rows: Groups, chosen: list[int]) -> Groups:
 def grouped(rows: Groups, *, shots: int = 10, queries: int = 10) -> Family:
     """A task is a group, drawn evenly; its support and query are different rows of it.
 
-    `rows` must be an argument of the compiled function around this one, as pixels are for
-    `episodes`. Whole-number targets are classes, others a regression.
+    A vector of whole numbers as targets are classes, anything else a regression, (rows, outputs).
+    Where there are many rows, let them be an argument of the compiled function around this one:
+    `meta_train(learner, grouped, data=rows, ...)`; large constants compile for minutes.
     """
     check_sizes(shots, queries)
+    rows = _on_device(rows)
     _check_counts(rows, shots, queries, "groups", "rows")
 
     def sample(key: Key[Array, ""]) -> Episode:
@@ -60,7 +64,7 @@ def grouped(rows: Groups, *, shots: int = 10, queries: int = 10) -> Family:
         x, y = rows.x[picked], rows.y[picked]
         return Episode(Batch(x[:shots], y[:shots]), Batch(x[shots:], y[shots:]))
 
-    classes = jnp.issubdtype(rows.y.dtype, jnp.integer)
+    classes = jnp.issubdtype(rows.y.dtype, jnp.integer) and len(rows.y.shape) == 1
     losses = (cross_entropy, accuracy) if classes else (mse, mse)
     return Family("groups", sample, *losses)
 
@@ -71,6 +75,7 @@ def class_episodes(
     """As `episodes`, with classes of unequal size: a group of rows is a class of pictures."""
     check_sizes(shots, queries)
     check_ways(ways, rows.count.shape[0])
+    rows = _on_device(rows)
     _check_counts(rows, shots, queries, "classes", "pictures")
 
     def sample(key: Key[Array, ""]) -> Episode:
@@ -84,6 +89,10 @@ def class_episodes(
         return as_episode(x, shots)
 
     return Family("class episodes", sample, cross_entropy, accuracy)
+
+
+def _on_device(rows: Groups) -> Groups:
+    return Groups(*(jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in rows))
 
 
 def distinct(key: Key[Array, ""], n: Int[Array, ""], k: int) -> Int[Array, " k"]:
