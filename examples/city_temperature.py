@@ -5,7 +5,7 @@
 220 cities to learn from, the others to test on; a task is one year of one city. Every method sees
 the same 10 days and predicts the same others. Data: daily mean temperatures of 324 cities, 1995 to
 2014 (University of Dayton archive), as city_temperature/city_daily_temp.npz in $MTNET_DATA.
-About ten minutes on one core; --quick shows in one that everything works.
+About seven minutes on one core; --quick shows in one that everything works.
 """
 
 import json

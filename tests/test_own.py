@@ -187,6 +187,11 @@ def with_value(row, column, value):
     return alter
 
 
+def one_class(records):
+    for record in records:
+        record["season"] = "warm"
+
+
 def fails(capsys, arguments, says):
     """One line that names the thing; status 2; nothing written."""
     before = sorted(Path().rglob("*"))
@@ -209,6 +214,7 @@ def fails(capsys, arguments, says):
         (with_value(6, "city", ""), ["--missing", "mean"], "row 7, column 'city'"),
         (lambda r: None, ["--shots", "90"], "has the 100 rows"),
         (lambda r: None, ["--target", "day"], "must be different columns"),
+        (one_class, ["--inputs", "day", "--target", "season"], "has one class only, 'warm'"),
         (lambda r: None, ["--method", "prototypical"], "take a gradient method"),
     ],
 )
@@ -253,6 +259,19 @@ def test_other_bad_input_is_told_in_one_line(capsys, fitted):
     fails(capsys, ["adapt", seen, "few", "--out", "m"], "cannot read few/two/0.png as a picture")
     fails(capsys, ["adapt", "few", "new.csv", "--out", "m"], "not a run directory")
     fails(capsys, ["predict", "new.csv", "new.csv"], "cannot read new.csv")
+    fails(capsys, ["adapt", "new.csv", run, "--out", "m"], "the run comes first")
+    fails(capsys, ["adapt", run, "few", "--out", "m"], "this run takes a table")
+    fails(capsys, ["adapt", seen, "new.csv", "--out", "m"], "this run takes a folder")
+    fails(capsys, ["adapt", run, "new.csv", "--out", "no/m"], "there is no folder no")
+    fails(capsys, ["predict", run, "new.csv"], "not a model")
+    assert main(["adapt", run, "new.csv", "--out", "m"]) == 0
+    fails(capsys, ["predict", "m.safetensors", "few/one/0.png"], "answers for one table")
+
+
+def test_a_category_never_seen_is_told(capsys, fitted):
+    table(Path("new.csv"), groups=1, rows=10, alter=with_value(2, "season", "mild"))
+    assert main(["adapt", str(fitted / "rows"), "new.csv", "--out", "m"]) == 0
+    assert "'mild' was in no training group" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("harm", ["cut", "altered", "other"])

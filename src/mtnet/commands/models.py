@@ -46,9 +46,7 @@ def adapt(
             well. Rows are drawn by chance, as in training, so that some do not change at all.
     """
     if run.is_file():
-        raise InputError(
-            f"{run} is a file: give the run first, mtnet adapt RUN {examples} --out MODEL"
-        )
+        raise InputError(f"{run} is a file: the run comes first, mtnet adapt RUN {run} --out MODEL")
     opened = open_run(run)
     config = opened.config
     if not FAMILIES[config.family].own:
