@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from mtnet import InputError, MTNetClassifier, MTNetRegressor
 
-TINY = {"width": 4, "depth": 1, "steps": 1}
+TINY = {"method": "maml", "width": 4, "depth": 1, "steps": 1}
 SMALL = {"width": 8, "depth": 1, "iterations": 300, "meta_batch": 5, "queries": 5, "shots": 5}
 
 
