@@ -100,7 +100,7 @@ def test_a_new_group_is_learned_from_a_few_rows(fitted, ending, capfd):
     truth, told = np.array(said["degrees"]), np.array(said["predicted degrees"])
     assert np.mean((told - truth) ** 2) < 0.3 * np.mean((20 - truth) ** 2)
     capfd.readouterr()
-    assert main(["predict", "model.safetensors", "more.csv"]) == 0
+    assert main(["predict", "model", "more.csv"]) == 0
     assert capfd.readouterr().out.splitlines()[0].endswith('"predicted degrees"')
 
 
@@ -158,7 +158,8 @@ def test_inspect_shows_every_cell(fitted, what, capsys):
 def test_inspect_tells_what_a_task_has_moved(fitted, capsys):
     table(Path("new.csv"), groups=1, rows=10, seed=5)
     assert main(["adapt", str(fitted / "rows"), "new.csv", "--out", "model"]) == 0
-    assert main(["inspect", "model.safetensors"]) == 0
+    assert main(["inspect", "model"]) == 0
+    assert width("model.png") > 100
     cells = models.about_of(Path("model.safetensors"))["cells"]
     for facts in cells.values():
         assert 0 < facts["moved"] < 10

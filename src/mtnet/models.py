@@ -24,6 +24,7 @@ from mtnet.methods import METHODS
 from mtnet.nets.norm import settle
 from mtnet.nets.plan import Plan, build
 
+ENDING = ".safetensors"
 KEY = 0
 """Of the masks, where they are drawn: one adaptation is as good as another."""
 
@@ -109,12 +110,18 @@ def fingerprint(theta: Theta) -> str:
     return digest({name: np.asarray(leaf) for name, leaf in named(theta).items()})
 
 
+def with_ending(path: Path) -> Path:
+    """`model` stands for model.safetensors."""
+    return path if path.suffix == ENDING else path.with_name(path.name + ENDING)
+
+
 def about_of(path: Path) -> dict[str, Any]:
     """What a model file says of itself."""
     return _opened(path)[1]
 
 
 def _opened(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    path = path if path.exists() else with_ending(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a model: make one with `mtnet adapt`")
     arrays, header = read(path)

@@ -62,7 +62,7 @@ def adapt(
     support, labels, kept = of_task(config, about, examples)
     ways = len(labels) if labels and config.tied else None
     model = models.adapt(config, theta, support, ways, labels=list(labels), **kept)
-    path = out if out.suffix == ".safetensors" else out.with_name(out.name + ".safetensors")
+    path = models.with_ending(out)
     if compact:
         models.save_compact(path, model, config, theta, run)
     else:
@@ -226,7 +226,8 @@ def inspect(
         shown.add_row(name, str(f["rows"]), f"{f['updated']:.1f}", str(f["rank"]), *told)
     console.print(shown)
     console.print("largest, median: eigenvalues of T M T'", highlight=False)
-    at = picture or (what / "inspect.png" if what.is_dir() else what.with_suffix(".png"))
+    beside = what / "inspect.png" if what.is_dir() else models.with_ending(what).with_suffix(".png")
+    at = picture or beside
     try:
         facts_figure(cells, title).savefig(at, dpi=120)
     except (OSError, ValueError) as error:
