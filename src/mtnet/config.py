@@ -218,12 +218,11 @@ def learner_of(
     """The config's learner; `alpha` may be traced, for training many step sizes at once."""
     entry, plan, family = FAMILIES[config.family], plan_of(config, ways), family_of(config)
     net = build(plan)
+    initialise = published(config.head_sd) if entry.pictures else truncated_normal(config.W_sd)
     options: dict[str, Any] = dataclasses.asdict(config.inner) | {
         "loss": family.loss,
         "step_size": alpha,
-        "initialise": published(config.head_sd)
-        if entry.pictures
-        else truncated_normal(config.W_sd),
+        "initialise": initialise,
         "tied": plan.head if config.tied else None,
         "ways": None,
     }

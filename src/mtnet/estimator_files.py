@@ -3,31 +3,28 @@
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from mtnet.core.types import InputError
-from mtnet.estimators import FewShot, Learned, Scale
-from mtnet.files import named, read, restored, write
-from mtnet.nets.plan import build
+from mtnet.files import arrays_of, read, restored, write
+from mtnet.learned import Learned, Scale
 
 FITTED = ("classes_", "flat_", "n_features_in_", "feature_names_in_")
 
 
-def save(estimator: FewShot, path: Path) -> None:
+def save(estimator: Any, path: Path) -> None:
     params = {k: v for k, v in estimator.get_params(deep=False).items() if k != "learned"}
     about: dict[str, Any] = {"estimator": type(estimator).__name__, "params": params}
     arrays: dict[str, Any] = {}
     learned = estimator.learned
     if learned is not None:
-        arrays = {f"theta{name}": a for name, a in named(learned.theta).items()}
+        arrays = {f"theta{name}": a for name, a in arrays_of(learned.theta).items()}
         for side, scale in (("x", learned.x), ("y", learned.y)):
             arrays |= {f"{side}.mean": scale.mean, f"{side}.spread": scale.spread}
         about["outputs"] = learned.outputs
     if hasattr(estimator, "model_"):
-        net = eqx.filter(estimator.model_, eqx.is_array)
-        arrays |= {f"net{name}": a for name, a in named(net).items()}
+        arrays |= {f"net{name}": a for name, a in arrays_of(estimator.model_).items()}
         there = {n: getattr(estimator, n) for n in FITTED if hasattr(estimator, n)}
         about["fitted"] = {
             n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in there.items()
@@ -53,21 +50,12 @@ def load(cls: type[Any], path: Path) -> Any:
         made = (estimator.method, estimator.width, estimator.depth)
         estimator.learned = Learned(theta, x, y, outputs, made)
         if "fitted" in about:
-            _fitted(estimator, arrays, about, inputs, outputs)
+            for name, value in about["fitted"].items():
+                setattr(estimator, name, np.array(value) if isinstance(value, list) else value)
+            estimator._hold(_under(arrays, "net"))
     except ValueError as error:
         raise InputError(f"{path} does not hold what it says: {error}") from None
     return estimator
-
-
-def _fitted(
-    estimator: Any, arrays: dict[str, Any], about: dict[str, Any], inputs: int, outputs: int
-) -> None:
-    for name, value in about["fitted"].items():
-        setattr(estimator, name, np.array(value) if isinstance(value, list) else value)
-    outputs = len(about["fitted"]["classes_"]) if "classes_" in about["fitted"] else outputs
-    net = build(estimator._plan(inputs, outputs))
-    like, static = eqx.partition(net, eqx.is_array)
-    estimator.model_ = eqx.combine(restored(like, _under(arrays, "net")), static)
 
 
 def _under(arrays: dict[str, Any], part: str) -> dict[str, Any]:

@@ -7,12 +7,9 @@
 clones and pipelines have it too; `fit` adapts to the rows of one task.
 """
 
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,61 +19,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mtnet import estimator_files
 from mtnet.core.adapt import adapt, answers
-from mtnet.core.losses import cross_entropy, mse
 from mtnet.core.outer import meta_train
 from mtnet.core.types import Batch, InputError, Learner
-from mtnet.methods import make
-from mtnet.methods.gradient import truncated_normal
+from mtnet.files import arrays_of, filled
+from mtnet.learned import Learned, Numbers, Scale, learner_for, scale_of
 from mtnet.nets.plan import Plan, build
 from mtnet.tasks.groups import gather, grouped, some
-
-Numbers = np.ndarray
-
-
-@dataclass(frozen=True)
-class Scale:
-    """(x - mean) / spread, a number a column."""
-
-    mean: Numbers
-    spread: Numbers
-
-    def __call__(self, x: Numbers) -> Numbers:
-        return ((x - self.mean) / self.spread).astype(np.float32)
-
-    def undo(self, x: Numbers) -> Numbers:
-        return x.astype(np.float64) * self.spread + self.mean
-
-
-def scale_of(x: Numbers) -> Scale:
-    spread = x.std(axis=0)
-    return Scale(x.mean(axis=0), np.where(spread > 0, spread, 1.0))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Learned:
-    """What meta_fit leaves behind."""
-
-    theta: Any
-    x: Scale
-    y: Scale
-    """Of the targets; for classes it leaves them as they are."""
-    outputs: int
-    made: tuple[str, int, int]
-    """Method, width and depth, which cannot change any more."""
-
-    def __repr__(self) -> str:
-        return f"Learned({len(self.x.mean)} inputs, {self.outputs} outputs)"
-
-
-@lru_cache(maxsize=64)
-def learner_for(
-    plan: Plan, method: str, classes: bool, inner: tuple[tuple[str, Any], ...]
-) -> Learner:
-    """One for each shape of problem, so that compiled programs are found again."""
-    options: dict[str, Any] = dict(inner) | {"initialise": truncated_normal(plan.width**-0.5)}
-    options |= {"loss": cross_entropy, "tied": plan.head} if classes else {"loss": mse}
-    return make(method, build(plan), **options)
 
 
 class FewShot(BaseEstimator):
@@ -175,29 +125,26 @@ class FewShot(BaseEstimator):
         """For copies among processes: arrays only, since activations cannot be pickled."""
         state = dict(super().__getstate__())
         if "model_" in state:
-            state["model_"] = jax.tree.map(np.asarray, eqx.filter(self.model_, eqx.is_array))
-            state["model_"] = jax.tree.leaves(state["model_"])
+            state["model_"] = arrays_of(self.model_)
         return state
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
         if "model_" in state:
-            leaves = [jnp.asarray(leaf) for leaf in state["model_"]]
-            net = build(self._plan(self.n_features_in_, len(leaves[-1])))
-            like, static = eqx.partition(net, eqx.is_array)
-            self.model_ = eqx.combine(jax.tree.unflatten(jax.tree.structure(like), leaves), static)
+            self._hold(state["model_"])
+
+    def _hold(self, arrays: dict[str, Numbers]) -> None:
+        """Be adapted, as these arrays say."""
+        outputs = len(self.classes_) if self._classes else self._known().outputs
+        self.model_ = filled(build(self._plan(self.n_features_in_, outputs)), arrays)
 
     def save(self, path: str | Path) -> None:
         """Parameters, what was learned across tasks, and the adapted network; no pickle."""
-        from mtnet.estimator_files import save
-
-        save(self, Path(path))
+        estimator_files.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Any:
-        from mtnet.estimator_files import load
-
-        return load(cls, Path(path))
+        return estimator_files.load(cls, Path(path))
 
 
 class MTNetRegressor(RegressorMixin, FewShot):
@@ -228,7 +175,6 @@ class MTNetRegressor(RegressorMixin, FewShot):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
         return tags
 
 

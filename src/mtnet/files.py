@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,6 +84,18 @@ def restored(like: Any, arrays: Arrays) -> Any:
             raise ValueError(f"{name} is {arrays[name].dtype}{list(arrays[name].shape)}")
     leaves = [jnp.asarray(arrays[name]) for name in wanted]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def filled(net: Any, arrays: Arrays) -> Any:
+    """A network, or one of shapes only, with these arrays in the place of its own."""
+    holds = lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
+    like, static = eqx.partition(net, holds)
+    return eqx.combine(restored(like, arrays), static)
+
+
+def arrays_of(net: Any) -> Arrays:
+    """A network's arrays by name, for `filled`."""
+    return {n: np.asarray(a) for n, a in named(eqx.filter(net, eqx.is_array)).items()}
 
 
 def digest(arrays: Arrays) -> str:

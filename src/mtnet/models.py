@@ -15,14 +15,16 @@ import numpy as np
 import mtnet
 from mtnet.config import Config, learner_of, plan_of
 from mtnet.core.cells import Cells, Split, Weights, fold, split
-from mtnet.core.changes import Change, Facts, all_facts, changed, restored as moved
+from mtnet.core.changes import Change, Facts, all_facts, changed, restored
 from mtnet.core.inner import Theta, drawn_masks, rescaled
 from mtnet.core.tied import untie
 from mtnet.core.types import Batch, InputError
-from mtnet.files import digest, named, read, restored, write
+from mtnet.files import arrays_of, digest, filled, read, write
 from mtnet.methods import METHODS
 from mtnet.nets.norm import settle
 from mtnet.nets.plan import Plan, build
+from mtnet.runs.run import open_run
+from mtnet.runs.train import network
 
 ENDING = ".safetensors"
 KEY = 0
@@ -84,7 +86,7 @@ def adapt(config: Config, theta: Theta, support: Batch, ways: int | None, **abou
 def save(path: Path, model: Model) -> None:
     """The whole network, whatever it was loaded from."""
     about = model.about | {"compact": False}
-    write(path, named(eqx.filter(model.net, eqx.is_array)), about=about)
+    write(path, arrays_of(model.net), about=about)
 
 
 def save_compact(path: Path, model: Model, config: Config, theta: Theta, run: Path) -> None:
@@ -96,7 +98,7 @@ def save_compact(path: Path, model: Model, config: Config, theta: Theta, run: Pa
         change = changed(begin.T.get(cell), begin.M.get(cell), A, after[cell])
         arrays |= {f"{cell}/rows": np.int32(change.rows)}
         arrays |= {f"{cell}/{i}": D for i, D in enumerate(change.D)}
-    arrays |= {name: a for name, a in named(model.net).items() if _of_task(name)}
+    arrays |= {name: a for name, a in arrays_of(model.net).items() if _of_task(name)}
     origin = {"run": str(run.resolve()), "sha256": fingerprint(theta)}
     write(path, arrays, about=model.about | {"compact": True, "base": origin})
 
@@ -107,7 +109,7 @@ def _of_task(name: str) -> bool:
 
 
 def fingerprint(theta: Theta) -> str:
-    return digest({name: np.asarray(leaf) for name, leaf in named(theta).items()})
+    return digest(arrays_of(theta))
 
 
 def with_ending(path: Path) -> Path:
@@ -138,9 +140,8 @@ def load(path: Path, run: Path | None = None) -> Model:
     try:
         if about["compact"]:
             arrays = _unfolded(arrays, about, plan, run)
-        shapes, static = eqx.partition(like, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
-        return Model(eqx.combine(restored(shapes, arrays), static), about)
-    except ValueError as error:
+        return Model(filled(like, arrays), about)
+    except (KeyError, ValueError) as error:
         raise InputError(f"{path} does not hold the network that it says: {error}") from None
 
 
@@ -153,22 +154,18 @@ def _unfolded(
     arrays: dict[str, np.ndarray], about: dict[str, Any], plan: Plan, run: Path | None
 ) -> dict[str, np.ndarray]:
     """The arrays of the whole network, from a compact file and its run."""
-    from mtnet.runs.run import open_run
-    from mtnet.runs.train import chosen
-
     origin = about["base"]
     opened = open_run(run or Path(origin["run"]))
-    theta = jax.tree.map(lambda a: a[0], chosen(opened)[1])
+    _, theta = network(opened)
     if fingerprint(theta) != origin["sha256"]:
         raise InputError(f"{opened.folder} is not the run that this compact model came from")
     begin = base(opened.config, theta, plan.outputs)
     A = {}
     for cell, before in begin.A.items():
         D = tuple(arrays[f"{cell}/{i}"] for i in range(len(before)))
-        A[cell] = moved(begin.T.get(cell), before, Change(arrays[f"{cell}/rows"], D))
+        A[cell] = restored(begin.T.get(cell), before, Change(arrays[f"{cell}/rows"], D))
     net = begin.parts.join({c: tuple(map(jnp.asarray, a)) for c, a in A.items()}, begin.theta.rest)
-    whole = {name: np.asarray(a) for name, a in named(eqx.filter(net, eqx.is_array)).items()}
-    return whole | {name: a for name, a in arrays.items() if _of_task(name)}
+    return arrays_of(net) | {name: a for name, a in arrays.items() if _of_task(name)}
 
 
 def cells_of_run(config: Config, theta: Theta) -> Cells[Facts]:

@@ -19,7 +19,7 @@ from mtnet.core.types import Batch, InputError
 from mtnet.data import folders, own
 from mtnet.report.cells import contact_sheet, facts_figure
 from mtnet.runs.run import open_run
-from mtnet.runs.train import chosen
+from mtnet.runs.train import network
 from mtnet.tables import files as tables, schema as schemas
 from mtnet.tables.prepare import inputs_of, support_of
 from mtnet.tasks import FAMILIES
@@ -51,8 +51,7 @@ def adapt(
     config = opened.config
     if not FAMILIES[config.family].own:
         raise InputError(f"{run} was trained on {config.family}; adapt takes runs of `mtnet fit`")
-    _, theta = chosen(opened, warn)
-    theta = jax.tree.map(lambda a: a[0], theta)
+    _, theta = network(opened, warn)
     about = own.opened(config.data).about
     if compact:
         config = dataclasses.replace(
@@ -210,8 +209,8 @@ def inspect(
     """
     if what.is_dir():
         opened = open_run(what)
-        iteration, theta = chosen(opened, warn)
-        facts = models.cells_of_run(opened.config, jax.tree.map(lambda a: a[0], theta))
+        iteration, theta = network(opened, warn)
+        facts = models.cells_of_run(opened.config, theta)
         cells = {name: f._asdict() for name, f in facts.items()}
         title = f"{opened.config.method} on {opened.config.family}, iteration {iteration}"
     else:

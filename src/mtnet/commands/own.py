@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import tyro
@@ -20,7 +20,7 @@ from mtnet.runs.measure import measure, table
 from mtnet.runs.train import chosen
 from mtnet.tables import schema as schemas
 from mtnet.tables.prepare import prepare
-from mtnet.tasks.groups import gather
+from mtnet.tasks.groups import Groups, gather
 
 TASKS = 500
 """To measure on groups that were held out."""
@@ -75,23 +75,32 @@ def fit_command(default: Config) -> Callable[..., None]:
             raise InputError(f"{settings.method} gives no network to keep: take a gradient method")
         folder = out or free_folder(Path("runs"), settings)
         rundir.check_free(folder)
-        where = folder / own.FILE
-        if table is None:
-            keep = pictures(images or Path(), size, settings, where)
+        if images is not None:
+            found = pictures(images, size, settings)
+        elif table is None or task is None or target is None or not inputs:
+            raise InputError(f"say --task, --inputs and --target: which columns of {table}?")
         else:
-            if task is None or target is None or not inputs:
-                raise InputError(f"say --task, --inputs and --target: which columns of {table}?")
-            keep = rows(table, task, inputs, target, categories, missing, settings, where)
+            found = rows(table, task, inputs, target, categories, missing, settings)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot write to {folder}: {error.strerror}") from None
-        config = keep()
-        run = rundir.create(folder, config)
+        where = folder / own.FILE
+        own.store(where, found.rows, found.names, found.splits, **found.about)
+        run = rundir.create(folder, with_data(settings, where, found.splits))
         train_with_bars(run, budget=seconds, cores=cores)
         report(run)
 
     return fit
+
+
+class Found(NamedTuple):
+    """Your data as groups, and what a model must know of them."""
+
+    rows: Groups
+    names: list[str]
+    splits: dict[str, list[int]]
+    about: dict[str, Any]
 
 
 def rows(
@@ -102,9 +111,8 @@ def rows(
     categories: tuple[str, ...],
     missing: schemas.Missing,
     settings: Config,
-    where: Path,
-) -> Callable[[], Config]:
-    """Read a table; what is returned writes it down, and says how to train on it."""
+) -> Found:
+    """Read a table."""
     least = settings.shots + settings.queries
     found = prepare(
         path,
@@ -120,16 +128,11 @@ def rows(
     tell_left_out(found.left_out, least, "rows")
     tell_splits(found.splits, "groups", 4)
     about = {"schema": schemas.to_plain(found.schema), "classes": found.classes}
-
-    def keep() -> Config:
-        own.store(where, found.rows, found.names, found.splits, kind="table", **about)
-        return with_data(settings, where, found.splits)
-
-    return keep
+    return Found(found.rows, found.names, found.splits, about)
 
 
-def pictures(folder: Path, size: int, settings: Config, where: Path) -> Callable[[], Config]:
-    """Read folders of pictures; the same."""
+def pictures(folder: Path, size: int, settings: Config) -> Found:
+    """Read folders of pictures."""
     found, least = folders.classes_of(folder), settings.shots + settings.queries
     left_out = {name: len(p) for name, p in found.items() if len(p) < least}
     tell_left_out(left_out, least, "pictures")
@@ -148,13 +151,7 @@ def pictures(folder: Path, size: int, settings: Config, where: Path) -> Callable
     data, _ = gather(pixels, np.zeros(len(pixels), np.int32), labels)
     splits = own.divide(list(kept), settings.seeds[0], least=settings.ways)
     tell_splits(splits, "classes", 4 * settings.ways)
-
-    def keep() -> Config:
-        about = {"size": size, "colour": colour, "classes": settings.ways}
-        own.store(where, data, list(kept), splits, kind="pictures", **about)
-        return with_data(settings, where, splits)
-
-    return keep
+    return Found(data, list(kept), splits, {"size": size, "colour": colour})
 
 
 def with_data(settings: Config, where: Path, splits: dict[str, list[int]]) -> Config:

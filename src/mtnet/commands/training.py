@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import tyro
 from rich.table import Table
 
@@ -19,7 +18,7 @@ from mtnet.runs import run as rundir
 from mtnet.runs.measure import measure, table
 from mtnet.runs.pool import done
 from mtnet.runs.reproduce import history
-from mtnet.runs.train import CHECKPOINT_EVERY, Stopped, chosen, train as run_training
+from mtnet.runs.train import CHECKPOINT_EVERY, Stopped, chosen, network, train as run_training
 from mtnet.tasks import FAMILIES
 
 TrainConfig = Annotated[Config, tyro.conf.OmitArgPrefixes]
@@ -151,10 +150,10 @@ def export(run: tyro.conf.Positional[Path], out: tyro.conf.Positional[Path]) -> 
     if out.suffix != ".safetensors":
         raise InputError(f"{out} must end in .safetensors")
     opened = rundir.open_run(run)
-    at, theta = chosen(opened, warn)
+    at, theta = network(opened, warn)
     about = history(opened.config, rundir.read_metrics(opened), at)
     try:
-        store(out, opened.config, jax.tree.map(lambda a: a[0], theta), about)
+        store(out, opened.config, theta, about)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}") from None
     console.print(f"Wrote {out}: {opened.config.method}, iteration {at}", highlight=False)

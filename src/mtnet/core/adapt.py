@@ -27,9 +27,3 @@ def adapt_many(learner: Learner, theta: Theta, supports: Batch, key: Key[Array, 
 def answers(model: Any, x: Array) -> Array:
     """`predict`, compiled."""
     return predict(model, x)
-
-
-@eqx.filter_jit
-def answers_many(models: Any, x: Array) -> Array:
-    """Each model on its own examples, both stacked along a leading axis."""
-    return eqx.filter_vmap(predict)(models, x)

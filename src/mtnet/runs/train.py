@@ -139,6 +139,12 @@ def chosen(run: Run, warn: Callable[[str], None] = print) -> tuple[int, Theta]:
     return iteration, state.theta
 
 
+def network(run: Run, warn: Callable[[str], None] = print) -> tuple[int, Theta]:
+    """The same of the run's first network alone."""
+    iteration, theta = chosen(run, warn)
+    return iteration, jax.tree.map(lambda a: a[0], theta)
+
+
 def write_metrics(log: Any, line: dict[str, Any]) -> None:
     """One JSON line; a number that is not finite is null, and reads as such."""
 

@@ -15,8 +15,10 @@ from mtnet.tables.schema import (
     Schema,
     absent,
     as_numbers,
+    encode,
     encode_all,
     learn,
+    nearly_numbers,
     present,
     text,
 )
@@ -60,6 +62,9 @@ def prepare(
             raise InputError(f"{name!r} is a category but neither an input nor the target")
     if task in (*inputs, target) or target in inputs:
         raise InputError("task, inputs and target must be different columns")
+    for name in (*inputs, target):  # while rows still are those of the file, which errors name
+        if name not in categories and nearly_numbers(columns[name]):
+            columns[name] = as_numbers(name, columns[name], source)
     kept = _kept_rows(columns, task, target, source, missing)
     columns = {name: values[kept] for name, values in columns.items()}
     groups, names = gather(np.arange(len(kept)), kept, np.array([text(v) for v in columns[task]]))
@@ -73,7 +78,7 @@ def prepare(
     names = [name for name in names if name not in left_out]
     splits = divide(names, seed)
     train = some(groups, splits["train"]).x
-    of = lambda name: learn(name, columns[name][train], source, name in categories)  # noqa: E731
+    of = lambda name: learn(name, columns[name][train], name in categories)  # noqa: E731
     schema = Schema(task, tuple(of(name) for name in inputs), of(target), missing)
     x = encode_all(schema, columns, source)[groups.x]
     if schema.target.levels is not None and len(schema.target.levels) < 2:
@@ -107,42 +112,22 @@ def _targets(
 ) -> tuple[np.ndarray, int]:
     """Scaled numbers (rows, 1), or the number of a class in each row and how many there are."""
     if target.levels is None:
-        return scaled_target(target, values, source)[groups.x], 0
+        return encode(target, values, source)[groups.x], 0
     labels = [text(v) for v in values[groups.x].tolist()]
     if not own_classes:
-        known = {level: i for i, level in enumerate(target.levels)}
-        for label in labels:
-            known.setdefault(label, len(known))
-        if len(known) > len(target.levels):
-            unseen = ", ".join([name for name in known if name not in target.levels][:3])
+        new = sorted(set(labels) - set(target.levels))
+        if new:
             raise InputError(
-                f"{source}: {unseen} of column {target.name!r} occur in no training group: use "
-                "--tied where classes differ from group to group"
+                f"{source}: {', '.join(new[:3])} of column {target.name!r} occur in no training "
+                "group: use --tied where classes differ from group to group"
             )
-        return np.array([known[label] for label in labels], np.int32), len(known)
+        y = np.array([target.levels.index(label) for label in labels], np.int32)
+        return y, len(target.levels)
     y = np.zeros(len(labels), np.int32)
     for start, count in zip(groups.start, groups.count, strict=True):
         here = np.array(labels[start : start + count])
         y[start : start + count] = np.unique(here, return_inverse=True)[1]
     return y, int(y.max()) + 1
-
-
-def scaled_target(target: Column, values: np.ndarray, source: str) -> np.ndarray:
-    """(rows, 1)"""
-    numbers = as_numbers(target.name, values, source)
-    return ((numbers - target.mean) / target.spread).astype(np.float32)[:, None]
-
-
-def unseen(schema: Schema, columns: dict[str, np.ndarray]) -> list[str]:
-    """What to say of categories that were in no training group."""
-    said = []
-    for c in schema.inputs:
-        found = {text(v) for v in columns[c.name].tolist() if present(v)} if c.levels else set()
-        new = sorted(found - set(c.levels or ()))
-        if new:
-            names = ", ".join(map(repr, new[:3]))
-            said.append(f"column {c.name!r}: {names} was in no training group: taken as no level")
-    return said
 
 
 def support_of(
@@ -155,11 +140,9 @@ def support_of(
     there = np.array([present(v) for v in values.tolist()])
     if not there.all():
         raise absent(source, schema.target.name, int(np.argmin(there)))
-    x = encode_all(schema, columns, source)
-    for line in unseen(schema, columns):
-        warn(f"{path}, {line}")
+    x = _encoded(schema, columns, source, warn)
     if schema.target.levels is None:
-        return x, scaled_target(schema.target, values, source), ()
+        return x, encode(schema.target, values, source), ()
     labels = [text(v) for v in values.tolist()]
     names = tuple(sorted(set(labels)))
     if len(names) < 2:
@@ -174,6 +157,16 @@ def inputs_of(schema: Schema, path: Path, warn: Callable[[str], None]) -> tuple[
     """A table, and its inputs as a model takes them."""
     table = read(path)
     columns = {c.name: column(table, c.name, path) for c in schema.inputs}
-    for line in unseen(schema, columns):
-        warn(f"{path}, {line}")
-    return table, encode_all(schema, columns, str(path))
+    return table, _encoded(schema, columns, str(path), warn)
+
+
+def _encoded(
+    schema: Schema, columns: dict[str, np.ndarray], source: str, warn: Callable[[str], None]
+) -> np.ndarray:
+    """Inputs as a model takes them; tells of categories that were in no training group."""
+    for c in schema.inputs:
+        found = {text(v) for v in columns[c.name].tolist() if present(v)} if c.levels else set()
+        new = ", ".join(map(repr, sorted(found - set(c.levels or ()))[:3]))
+        if new:
+            warn(f"{source}, column {c.name!r}: {new} was in no training group: taken as no level")
+    return encode_all(schema, columns, source)

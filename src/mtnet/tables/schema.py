@@ -25,10 +25,6 @@ class Column:
     spread: float = 1.0
     levels: tuple[str, ...] | None = None
 
-    @property
-    def width(self) -> int:
-        return 1 if self.levels is None else len(self.levels)
-
 
 @dataclass(frozen=True)
 class Schema:
@@ -37,23 +33,14 @@ class Schema:
     target: Column
     missing: Missing = "refuse"
 
-    @property
-    def width(self) -> int:
-        return sum(column.width for column in self.inputs)
 
-
-def learn(name: str, values: np.ndarray, source: str, category: bool = False) -> Column:
-    """The scale of numbers, or the levels of categories.
-
-    A column of text is one of categories, unless nearly all of it is numbers: then the rest are
-    mistakes, and the first is named.
-    """
-    if category or (values.dtype == object and not nearly_numbers(values)):
+def learn(name: str, values: np.ndarray, category: bool = False) -> Column:
+    """The scale of numbers, or the levels of categories; a column of text is one of these."""
+    if category or values.dtype == object:
         return Column(name, levels=tuple(sorted({text(v) for v in values if present(v)})))
-    numbers = as_numbers(name, values, source)
-    there = numbers[np.isfinite(numbers)]
+    there = values[np.isfinite(values)]
     if not len(there):
-        raise InputError(f"{source}: column {name!r} has no numbers in it")
+        raise InputError(f"column {name!r} has no numbers in the training groups")
     spread = float(there.std())
     return Column(name, float(there.mean()), spread if spread > 0 else 1.0)
 
@@ -68,6 +55,7 @@ def text(value: Any) -> str:
 
 
 def nearly_numbers(values: np.ndarray) -> bool:
+    """Text with a few words in it among numbers: these are mistakes, not categories."""
     there = [v for v in values.tolist() if present(v)]
     return bool(there) and sum(map(is_number, there)) >= NEARLY_ALL * len(there)
 
@@ -80,11 +68,13 @@ def is_number(value: Any) -> bool:
     return not isinstance(value, bool)
 
 
-def encode(column: Column, values: np.ndarray, source: str, missing: Missing) -> np.ndarray:
+def encode(
+    column: Column, values: np.ndarray, source: str, missing: Missing = "refuse"
+) -> np.ndarray:
     """(rows, width): scaled numbers, or one column a level; a level never seen is all zeros."""
     if column.levels is None:
         return encode_numbers(column, values, source, missing)[:, None]
-    found = np.zeros((len(values), column.width))
+    found = np.zeros((len(values), len(column.levels)), np.float32)
     place = {level: i for i, level in enumerate(column.levels)}
     for row, value in enumerate(values.tolist()):
         if not present(value):
@@ -95,10 +85,10 @@ def encode(column: Column, values: np.ndarray, source: str, missing: Missing) ->
     return found
 
 
-def encode_all(schema: "Schema", columns: dict[str, np.ndarray], source: str) -> np.ndarray:
+def encode_all(schema: Schema, columns: dict[str, np.ndarray], source: str) -> np.ndarray:
     """All inputs side by side, (rows, width)."""
     parts = [encode(c, columns[c.name], source, schema.missing) for c in schema.inputs]
-    return np.concatenate(parts, axis=1).astype(np.float32)
+    return np.concatenate(parts, axis=1)
 
 
 def encode_numbers(column: Column, values: np.ndarray, source: str, missing: Missing) -> np.ndarray:
@@ -107,7 +97,7 @@ def encode_numbers(column: Column, values: np.ndarray, source: str, missing: Mis
     if bad.any() and missing == "refuse":
         raise absent(source, column.name, int(np.argmax(bad)))
     scaled = (numbers - column.mean) / column.spread
-    return np.where(bad, 0.0, scaled)
+    return np.where(bad, 0.0, scaled).astype(np.float32)
 
 
 def as_numbers(name: str, values: np.ndarray, source: str) -> np.ndarray:
