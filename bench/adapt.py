@@ -19,9 +19,9 @@ from rich.console import Console
 from timing import in_turns, milliseconds, ratio
 
 import mtnet
-from mtnet.config import learner_of
+from mtnet.build import build_learner
+from mtnet.config import preset
 from mtnet.core.types import Batch
-from mtnet.settings import preset
 
 OUT = Path("results/bench_adapt.json")
 SINE, OMNIGLOT = "sine, 10 points, 1 step", "Omniglot, 5 pictures, 1 step"
@@ -39,7 +39,7 @@ def supports(name: str, count: int) -> Batch:
 
 def one(name: str, family: str) -> Contender:
     """Adapt to one task after another."""
-    learner = learner_of(preset(family))
+    learner = build_learner(preset(family))
     theta = learner.init(jax.random.key(0))
     tasks = [jax.tree.map(lambda a, i=i: a[i], supports(name, 8)) for i in range(8)]
 
@@ -54,7 +54,7 @@ def one(name: str, family: str) -> Contender:
 
 def many(count: int) -> list[Contender]:
     """So many tasks in one call, and the same in as many."""
-    learner = learner_of(preset("sine"))
+    learner = build_learner(preset("sine"))
     theta, key, tasks = learner.init(jax.random.key(0)), jax.random.key(0), supports(SINE, count)
     each = [jax.tree.map(lambda a, i=i: a[i], tasks) for i in range(count)]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import grad, grad_and_value, vmap
 from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, max_pool2d, pad
 
-from mtnet.nets.norm import EPSILON
+from mtnet.core.norms import EPSILON
 
 
 class Work(NamedTuple):
@@ -65,7 +65,7 @@ def theta_of(theta: Any) -> Theta:
 
 
 def work_of(config: Any) -> Work:
-    return Work(config.pool, config.inner.alpha, config.inner.steps)
+    return Work(config.net.pool, config.inner.alpha, config.inner.steps)
 
 
 def tasks_of(support: Any, query: Any, dtype: torch.dtype = torch.float32) -> Tasks:

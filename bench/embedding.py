@@ -43,7 +43,7 @@ from timing import in_turns
 import mtnet
 from mtnet.commands.common import cores
 from mtnet.config import Config
-from mtnet.runs.pool import workers
+from mtnet.training.processes import workers
 
 Part = Literal["omniglot", "mini"]
 EPISODES = {"omniglot": 10, "mini": 4}

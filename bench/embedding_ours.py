@@ -10,10 +10,11 @@ from common import Contender
 from images_ours import UNTUNED
 from ours import Reference, rough
 
+from mtnet.build import build_learner, build_training_family, load_data
 from mtnet.commands.common import cores
-from mtnet.config import Config, data_of, learner_of, training_family
+from mtnet.config import Config
 from mtnet.experiments import EXPERIMENTS
-from mtnet.runs.trainer import trainer
+from mtnet.training.compiled import compile_training
 
 EXPERIMENT = {"omniglot": "table3-omniglot-5way", "mini": "table3-mini-imagenet"}
 METHODS = ("prototypical", "matching", "map-ssvm")
@@ -38,7 +39,7 @@ def contender(config: Config, name: str, steps: int, error: float = 0.0) -> Cont
 
     As `mtnet train` does it, where a program goes from one line of metrics to the next.
     """
-    work, pixels = trainer(config), data_of(config)
+    work, pixels = compile_training(config), load_data(config)
     begin = work.begin()
 
     def run(steps: int) -> None:
@@ -76,9 +77,9 @@ def _made(make: Make, config: Config, name: str, steps: int) -> Contender:
 def reference(config: Config) -> Reference:
     """Loss and gradient of one episode in float64; there are no masks, hence no noise."""
     with jax.enable_x64(True):
-        learner, pixels = learner_of(config, ways=config.train_ways), data_of(config)
+        learner, pixels = build_learner(config, ways=config.tasks.train_ways), load_data(config)
         theta = rough(learner.init(jax.random.key(0)), jax.random.key(3))
-        episode = training_family(config, pixels).sample(jax.random.key(1))
+        episode = build_training_family(config, pixels).sample(jax.random.key(1))
         slope = jax.jit(jax.value_and_grad(learner.loss), compiler_options=UNTUNED)
         loss, gradient = slope(theta, episode, jax.random.key(2))
         support, query = jax.tree.map(np.asarray, episode)

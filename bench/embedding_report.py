@@ -32,7 +32,7 @@ def protocol(load: tuple[float, ...], rounds: int, quick: bool, episodes: dict[s
     return {
         "episodes": {
             part: {
-                m: f"{c.train_ways}-way {c.shots}-shot, {c.queries} queries a class"
+                m: f"{c.tasks.train_ways}-way {c.tasks.shots}-shot, {c.tasks.queries} queries"
                 for m, c in configs.items()
             }
             for part, configs in every.items()

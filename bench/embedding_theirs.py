@@ -21,10 +21,11 @@ from torch.nn.functional import (
     pad,
 )
 
+from mtnet.build import build_learner, load_data
 from mtnet.commands.common import cores
-from mtnet.config import Config, data_of, learner_of
-from mtnet.methods.embedding import SCALE
-from mtnet.nets.norm import EPSILON
+from mtnet.config import Config
+from mtnet.core.norms import EPSILON
+from mtnet.methods.metric_based import COSINE_SCALE
 
 Embed = Callable[[Tensor], Tensor]
 
@@ -64,7 +65,7 @@ def prototypical(embed: Embed, episode: Episode) -> Tensor:
 
 def matching(embed: Embed, episode: Episode) -> Tensor:
     cosines = normalize(embed(episode.query_x)) @ normalize(embed(episode.x)).T
-    attention = (SCALE * cosines).softmax(1)
+    attention = (COSINE_SCALE * cosines).softmax(1)
     return nll_loss((attention @ one_hot(episode.y).to(cosines)).log(), episode.query_y)
 
 
@@ -72,7 +73,7 @@ def map_ssvm(embed: Embed, episode: Episode) -> Tensor:
     """All points rank the others at once; the loop goes over P, which is shorter than N."""
     y = torch.cat([episode.y, episode.query_y])
     f = normalize(embed(torch.cat([episode.x, episode.query_x])))
-    phi, relevant = SCALE * f @ f.T, y[:, None] == y
+    phi, relevant = COSINE_SCALE * f @ f.T, y[:, None] == y
     others = relevant & ~torch.eye(len(y), dtype=torch.bool)
     a, b = (phi[which].view(len(y), -1) for which in (others, ~relevant))
     best = best_ranking(*(s.sort(descending=True).values for s in (a, b)))
@@ -121,10 +122,14 @@ WAYS: dict[str, Callable[[nn.Module], Embed]] = {
 def sample(pixels: Tensor, config: Config) -> Episode:
     """An episode of uint8 pixels (class, example, channels, height, width)."""
     classes, examples = pixels.shape[:2]
-    ways, shots, count = config.train_ways, config.shots, config.shots + config.queries
+    ways, shots, count = (
+        config.tasks.train_ways,
+        config.tasks.shots,
+        config.tasks.shots + config.tasks.queries,
+    )
     chosen = torch.randperm(classes)[:ways]
     x = pixels[chosen[:, None], torch.rand(ways, examples).topk(count).indices]
-    if config.rotations:
+    if config.tasks.rotations:
         turns = torch.randint(4, (ways,))
         for k in range(1, 4):
             x[turns == k] = torch.rot90(x[turns == k], k, (-2, -1))
@@ -137,19 +142,19 @@ def contender(
     config: Config, name: str, steps: int, error: float = 0.0, threads: int | None = None
 ) -> Contender:
     """Training with Adam as the settings have it; `threads`: PyTorch takes all by itself."""
-    net = Conv4(learner_of(config).init(jax.random.key(0)).net, config.pool)
+    net = Conv4(build_learner(config).init(jax.random.key(0)).net, config.net.pool)
     embed, loss, threads = WAYS[name](net), LOSSES[config.method], threads or cores()
-    pixels = torch.tensor(np.asarray(data_of(config))).movedim(-1, 2).contiguous()
-    adam = torch.optim.Adam(net.parameters(), lr=config.beta)
-    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adam, config.iterations)
+    pixels = torch.tensor(np.asarray(load_data(config))).movedim(-1, 2).contiguous()
+    adam = torch.optim.Adam(net.parameters(), lr=config.outer.beta)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adam, config.outer.iterations)
 
     def run(steps: int) -> None:
         torch.set_num_threads(threads)
         for _ in range(steps):
             adam.zero_grad()
             loss(embed, sample(pixels, config)).backward()
-            if config.clip:
-                nn.utils.clip_grad_value_(net.parameters(), config.clip)
+            if config.outer.clip:
+                nn.utils.clip_grad_value_(net.parameters(), config.outer.clip)
             adam.step()
             cosine.step()
 
@@ -163,7 +168,7 @@ def single(config: Config, name: str, steps: int) -> Contender:
 
 def error(config: Config, name: str, truth: Reference) -> float:
     """Largest relative error of loss and gradient on mtnet's own episode and parameters."""
-    net, wanted = (Conv4(t.net, config.pool) for t in (truth.theta, truth.gradient))
+    net, wanted = (Conv4(t.net, config.net.pool) for t in (truth.theta, truth.gradient))
     x, y, query_x, query_y = (torch.tensor(a) for a in (*truth.support, *truth.query))
     episode = Episode(x.double(), y.long(), query_x.double(), query_y.long())
     loss = LOSSES[config.method](WAYS[name](net), episode)

@@ -8,7 +8,7 @@ from images_ours import ONE, contender, looked_at, settings
 from report import row
 from timing import in_turns
 
-from mtnet.runs.trainer import trainer
+from mtnet.training.compiled import compile_training
 
 STEPS = (1, 2, 5, 10)
 
@@ -20,7 +20,7 @@ def memory(rounds: int, tasks: int | None, steps: tuple[int, ...] = STEPS) -> di
         ONE: settings("mini-imagenet", tasks=tasks),
         f"{ONE}, remat": settings("mini-imagenet", tasks=tasks, remat=True),
     }
-    own = [contender(c, name, trainer(c).go_on, 1) for name, c in configs.items()]
+    own = [contender(c, name, compile_training(c).go_on, 1) for name, c in configs.items()]
     times = in_turns(own, rounds)
     return {"rows": [row(c, times, ONE) for c in own], "memory": found}
 

@@ -15,13 +15,13 @@ import numpy as np
 from common import Contender
 from ours import MAML, MT_NET, Reference, rough, with_draws
 
+from mtnet.build import build_family, build_learner, load_data
 from mtnet.commands.common import cores
-from mtnet.config import Config, data_of, family_of, learner_of
+from mtnet.config import Config, preset
 from mtnet.core.outer import meta_gradient
-from mtnet.data.cache import store
-from mtnet.runs.trainer import GoOn, shared, trainer
-from mtnet.settings import preset
+from mtnet.datasets.cache import write_images
 from mtnet.tasks import FAMILIES
+from mtnet.training.compiled import RunChunk, compile_training, data_parallel
 
 ONE = f"{MT_NET}, one process"
 SETS = ("omniglot", "mini-imagenet")
@@ -50,18 +50,18 @@ def store_random(name: str, classes: dict[str, int]) -> None:
     shape = (sum(classes.values()), EXAMPLES, *FAMILIES[name].shape[2:])
     pixels = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     splits = {split: [f"{split} {i}" for i in range(n)] for split, n in classes.items()}
-    store(name, pixels, shape, splits, "random pixels")
+    write_images(name, pixels, shape, splits, "random pixels")
 
 
 def settings(family: str, name: str = MT_NET, tasks: int | None = None, **inner: Any) -> Config:
     """The published settings of a family, for one of mtnet's contenders."""
     config = preset(family)
-    tasks = tasks or config.meta_batch
+    tasks = tasks or config.outer.meta_batch
     return dataclasses.replace(
         config,
         method="maml" if name == MAML else "mt-net",
         meta_batch=tasks,
-        at_once=min(tasks, config.at_once or tasks),
+        tasks_per_vmap=min(tasks, config.outer.tasks_per_vmap or tasks),
         inner=dataclasses.replace(config.inner, **inner),
     )
 
@@ -71,16 +71,18 @@ def processes(tasks: int) -> int:
     return max(n for n in range(1, cores() + 1) if tasks % n == 0)
 
 
-def meta_training(config: Config, name: str) -> AbstractContextManager[GoOn]:
+def meta_training(config: Config, name: str) -> AbstractContextManager[RunChunk]:
     """As `mtnet train --cores N` does it, with all cores; or in this process."""
-    return shared(trainer(config), config, 1 if name == ONE else processes(config.meta_batch))
+    return data_parallel(
+        compile_training(config), config, 1 if name == ONE else processes(config.outer.meta_batch)
+    )
 
 
 def contender(
-    config: Config, name: str, go_on: GoOn, steps: int | None, error: float = 0.0
+    config: Config, name: str, go_on: RunChunk, steps: int | None, error: float = 0.0
 ) -> Contender:
     """Meta-training from its beginning, in every slice anew."""
-    begin, pixels = trainer(config).begin(), data_of(config)
+    begin, pixels = compile_training(config).begin(), load_data(config)
 
     def run(steps: int) -> None:
         state = begin
@@ -92,8 +94,8 @@ def contender(
 
 def traced(config: Config) -> Any:
     """One step of meta-training in one process, neither compiled nor run."""
-    work = trainer(config)
-    return work.go_on.trace(jax.eval_shape(work.begin), data_of(config), 1)
+    work = compile_training(config)
+    return work.go_on.trace(jax.eval_shape(work.begin), load_data(config), 1)
 
 
 def looked_at(config: Config) -> Any:
@@ -104,12 +106,14 @@ def looked_at(config: Config) -> Any:
 def reference(config: Config) -> Reference:
     """One meta-gradient in float64, with its tasks and its mask noise."""
     with jax.enable_x64(True):
-        learner, pixels = learner_of(config), data_of(config)
+        learner, pixels = build_learner(config), load_data(config)
         theta = rough(learner.init(jax.random.key(0)), jax.random.key(3))
-        keys = jax.random.split(jax.random.key(1), config.meta_batch)
+        keys = jax.random.split(jax.random.key(1), config.outer.meta_batch)
 
         @partial(jax.jit, compiler_options=UNTUNED)
         def gradient(theta, keys, pixels):
-            return meta_gradient(learner, family_of(config, pixels), theta, keys, config.at_once)
+            return meta_gradient(
+                learner, build_family(config, pixels), theta, keys, config.outer.tasks_per_vmap
+            )
 
-        return with_draws(family_of(config, pixels), theta, keys, *gradient(theta, keys, pixels))
+        return with_draws(build_family(config, pixels), theta, keys, *gradient(theta, keys, pixels))

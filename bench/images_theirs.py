@@ -10,8 +10,9 @@ from common import Contender
 from ours import Reference
 from timing import seconds
 
+from mtnet.build import build_family, build_learner, load_data
 from mtnet.commands.common import cores
-from mtnet.config import Config, data_of, family_of, learner_of
+from mtnet.config import Config
 
 TOLERANCE = 1e-6
 """Largest relative error in float64 of a contender that is timed."""
@@ -19,22 +20,22 @@ TOLERANCE = 1e-6
 
 def tasks_of(config: Config) -> net.Tasks:
     """Tasks made ready beforehand, which spares PyTorch the drawing of them."""
-    keys = jax.random.split(jax.random.key(2), config.meta_batch)
-    drawn = jax.vmap(family_of(config, data_of(config)).sample)(keys)
+    keys = jax.random.split(jax.random.key(2), config.outer.meta_batch)
+    drawn = jax.vmap(build_family(config, load_data(config)).sample)(keys)
     return net.tasks_of(drawn.support, drawn.query)
 
 
 def contender(
     config: Config, name: str, make: net.Make, threads: int, steps: int | None, error: float
 ) -> Contender:
-    theta = net.theta_of(learner_of(config).init(jax.random.key(0)))
+    theta = net.theta_of(build_learner(config).init(jax.random.key(0)))
     step, tasks = make(net.work_of(config), theta), tasks_of(config)
 
     def run(steps: int) -> None:
         torch.set_num_threads(threads)
         for _ in range(steps):
             clear(theta)
-            step(tasks, net.noise_of(theta, config.meta_batch))
+            step(tasks, net.noise_of(theta, config.outer.meta_batch))
 
     name = f"{name}, {threads} thread{'s'[: threads > 1]}"
     return Contender(name, run, steps, threads, error)

@@ -9,9 +9,10 @@ import jax
 import numpy as np
 from common import ALPHA, BETA, DEPTH, META_BATCH, QUERIES, SHOTS, WIDTH, Contender
 
-from mtnet.config import Config, family_of, learner_of, optimiser_of
-from mtnet.core.inner import Inner, Theta
-from mtnet.core.outer import advance, meta_gradient, start
+from mtnet.build import build_family, build_learner, build_optimiser
+from mtnet.config import Config, configure
+from mtnet.core.inner import Theta
+from mtnet.core.outer import init_state, meta_gradient, run_meta_steps
 from mtnet.core.types import Family, Learner
 from mtnet.methods import gradient
 
@@ -19,7 +20,7 @@ MT_NET, MAML, PLAIN = "mtnet mt-net", "mtnet maml", "mtnet mt-net, T on matrices
 
 
 def config(method: str) -> Config:
-    return Config(
+    return configure(
         method=method,
         shots=SHOTS,
         queries=QUERIES,
@@ -27,7 +28,8 @@ def config(method: str) -> Config:
         depth=DEPTH,
         meta_batch=META_BATCH,
         beta=BETA,
-        inner=Inner(alpha=ALPHA, steps=1),
+        alpha=ALPHA,
+        steps=1,
     )
 
 
@@ -44,20 +46,22 @@ def learner(name: str) -> Learner:
     """The learner behind a contender's name."""
     if name == PLAIN:
         with without_probes():
-            return learner_of(config("mt-net"))
-    return learner_of(config("maml" if name == MAML else "mt-net"))
+            return build_learner(config("mt-net"))
+    return build_learner(config("maml" if name == MAML else "mt-net"))
 
 
 def contender(name: str, chunk: int) -> Contender:
     """Meta-training in compiled chunks that go on from one another."""
     settings = config("mt-net")
-    family, optimiser, made = family_of(settings), optimiser_of(settings), learner(name)
-    state = start(made, optimiser, jax.random.key(0))
+    family, optimiser, made = build_family(settings), build_optimiser(settings), learner(name)
+    state = init_state(made, optimiser, jax.random.key(0))
     key = jax.random.key(1)
 
     @jax.jit
     def go_on(state, key):
-        return advance(made, family, optimiser, state, key, iterations=chunk, meta_batch=META_BATCH)
+        return run_meta_steps(
+            made, family, optimiser, state, key, iterations=chunk, meta_batch=META_BATCH
+        )
 
     def run(steps: int) -> None:
         nonlocal state
@@ -92,7 +96,7 @@ def rough(theta: Theta, key: jax.Array) -> Theta:
 
 def reference(name: str) -> Reference:
     """Loss and meta-gradient of one meta-step, with its tasks and its mask noise."""
-    family, made = family_of(config("mt-net")), learner(name)
+    family, made = build_family(config("mt-net")), learner(name)
     theta = rough(made.init(jax.random.key(2)), jax.random.key(3))
     keys = jax.random.split(jax.random.key(4), META_BATCH)
     loss, slope = jax.jit(lambda t, k: meta_gradient(made, family, t, k, None))(theta, keys)

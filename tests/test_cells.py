@@ -117,7 +117,7 @@ def test_a_weight_that_is_no_cell_is_named():
     with pytest.raises(InputError, match=f"`{names[0]}`"):
         split(net)
     assert split(net, cells=["inner", *names]).W.keys() == {"inner", *names}
-    assert names[0] in split(net, leave_out=names).rest
+    assert names[0] in split(net, meta_only=names).rest
     frozen = split(net, freeze=names)
     assert names[0] not in frozen.W | frozen.rest
 
@@ -143,11 +143,11 @@ class Named(eqx.Module):
     [
         ({}, {"first", "second", "last"}),
         ({"cells": ["last"]}, None),
-        ({"cells": ["first", "last"], "leave_out": ["second"]}, {"first", "last"}),
+        ({"cells": ["first", "last"], "meta_only": ["second"]}, {"first", "last"}),
         ({"cells": ["*s*"], "freeze": ["second"]}, {"first", "last"}),
-        ({"leave_out": ["first"]}, {"second", "last"}),
+        ({"meta_only": ["first"]}, {"second", "last"}),
         ({"freeze": ["first", "second.weight", "second.bias"]}, {"last"}),
-        ({"leave_out": ["norm"]}, {"first", "second", "last"}),
+        ({"meta_only": ["norm"]}, {"first", "second", "last"}),
     ],
 )
 def test_patterns_choose_the_cells(options, adapted):
@@ -161,7 +161,7 @@ def test_patterns_choose_the_cells(options, adapted):
 def test_who_moves_and_who_is_meta_learned():
     """Cells move within a task; the rest and what is left out is meta-learned; frozen stays."""
     net, episode = Named(), small_episode(inputs=(3,), outputs=(3,))
-    learner = mtnet.mt_net(net, alpha=0.3, leave_out=["first", "last.bias"], freeze=["second.bias"])
+    learner = mtnet.mt_net(net, alpha=0.3, meta_only=["first", "last.bias"], freeze=["second.bias"])
     theta = learner.init(KEYS[0])
     theta = theta._replace(zeta=certain(theta.zeta)[0])
     slope = jax.jit(jax.grad(learner.loss))(theta, episode, KEYS[1])
@@ -258,7 +258,7 @@ def test_a_network_without_cells_is_refused(net):
         split(net)
 
 
-@pytest.mark.parametrize("option", ["cells", "leave_out", "freeze"])
+@pytest.mark.parametrize("option", ["cells", "meta_only", "freeze"])
 def test_an_unknown_pattern_suggests_the_nearest(option):
     with pytest.raises(InputError, match=r"`frist` .*did you mean `first`"):
         split(Named(), **{option: ["frist"]})

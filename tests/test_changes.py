@@ -10,7 +10,7 @@ from helpers import certain, shaken, small_batch
 import mtnet
 from mtnet.core import rules
 from mtnet.core.cells import fold
-from mtnet.core.changes import all_facts, changed, restored
+from mtnet.core.deltas import apply_delta, cell_summaries, task_delta
 
 KEY = jax.random.key(0)
 NET = eqx.nn.MLP(2, 2, 6, 1, activation=jnp.tanh, key=jax.random.key(1))
@@ -32,10 +32,10 @@ def test_rows_with_mask_one_tell_the_whole_task(make):
     theta, M, before, after = adapted(make)
     for cell, A in before.items():
         T = theta.T.get(cell)
-        change = changed(T, M.get(cell), A, after[cell])
+        change = task_delta(T, M.get(cell), A, after[cell])
         expected = np.flatnonzero(M[cell]) if cell in M else np.arange(len(A[0]))
         assert change.rows.tolist() == expected.tolist()
-        for found, wanted in zip(restored(T, A, change), after[cell], strict=True):
+        for found, wanted in zip(apply_delta(T, A, change), after[cell], strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
@@ -44,14 +44,14 @@ def test_blocks_and_full_masks_are_told_by_the_change_itself():
         theta, M, before, after = adapted(make, **options)
         for cell, A in before.items():
             T = theta.T[cell]
-            found = restored(T, A, changed(T, M.get(cell), A, after[cell]))
+            found = apply_delta(T, A, task_delta(T, M.get(cell), A, after[cell]))
             np.testing.assert_allclose(found[0], after[cell][0], atol=1e-6)
 
 
 def test_facts_are_those_of_the_metric():
     """Spectrum and rank of T M T'; the step is alpha times its mean; moved is |A' - A| / |A|."""
     theta, M, before, after = adapted(mtnet.mt_net)
-    for cell, facts in all_facts(theta.T, M, 0.3, before, after).items():
+    for cell, facts in cell_summaries(theta.T, M, 0.3, before, after).items():
         values = jnp.linalg.eigvalsh(rules.metric(theta.T[cell], M[cell]))
         np.testing.assert_allclose(facts.spectrum, np.maximum(values[::-1], 0), atol=1e-9)
         assert facts.rank == facts.updated == M[cell].sum()

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import jax
 import numpy as np
@@ -10,14 +9,14 @@ import pytest
 
 import mtnet
 from mtnet.cli import main
+from mtnet.evaluation.compare import paired
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.figure4 import FIGURE4
+from mtnet.experiments.page import report
+from mtnet.experiments.run import reproduce
 from mtnet.experiments.table1 import TABLE1, TABLE1_ALSO
 from mtnet.experiments.table2 import TABLE2
 from mtnet.methods import METHODS
-from mtnet.report.experiment import report
-from mtnet.runs.compare import paired
-from mtnet.runs.reproduce import reproduce
 from mtnet.tasks import FAMILIES
 
 TINY = "--width 4 --depth 1 --meta-batch 2 --iterations 500 --seeds 0 1".split()
@@ -130,7 +129,7 @@ def tiny(experiment):
         small = {"iterations": 500, "meta_batch": 2, "width": 4}
         few = {"figure4": slice(None), "table1-also": slice(0, 2)}
         chosen = configs[few.get(experiment.name, slice(-1, None))]
-        return {k: replace(c, sweep=c.sweep[-2:], **small) for k, c in chosen}
+        return {k: c.replace(sweep=c.sweep[-2:], **small) for k, c in chosen}
 
     def rows(configs):
         trained = {alpha for c in configs.values() for _, alpha in c.members}

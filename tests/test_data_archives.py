@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 from test_data_prepare import FILES, OMNI, as_one_archive, write_zip
 
-from mtnet.core.types import InputError
-from mtnet.data import cache
-from mtnet.data.archives import opened, stays_inside
-from mtnet.data.prepare import prepare
+from mtnet.datasets import cache
+from mtnet.datasets.archives import open_members, stays_inside
+from mtnet.datasets.prepare import prepare_image_set
+from mtnet.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_ordinary_names_are_taken(parts):
 def test_a_path_that_leaves_the_archive_is_refused(name, at):
     path = write_zip(at / "all.zip", FILES["omniglot"] | {name: b""})
     with pytest.raises(InputError, match="has a path that leaves it"):
-        prepare(OMNI, path)
+        prepare_image_set(OMNI, path)
     assert not cache.folder("omniglot").exists()
 
 
@@ -77,7 +77,7 @@ def test_a_link_in_an_archive_is_refused(at):
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(link, "/etc")
     with pytest.raises(InputError, match="has a link in it"):
-        prepare(OMNI, path)
+        prepare_image_set(OMNI, path)
     assert not cache.folder("omniglot").exists()
 
 
@@ -86,7 +86,7 @@ def test_a_truncated_archive_is_refused(share, at):
     path = as_one_archive(at, FILES["omniglot"])
     os.truncate(path, int(share * path.stat().st_size))
     with pytest.raises(InputError, match="no whole zip archive"):
-        prepare(OMNI, path)
+        prepare_image_set(OMNI, path)
     assert not cache.folder("omniglot").exists()
 
 
@@ -96,7 +96,7 @@ def test_damage_inside_an_archive_is_found(at):
     data[data.index(b"IDAT") + 20] ^= 255
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"\.png in .* is damaged"):
-        prepare(OMNI, path)
+        prepare_image_set(OMNI, path)
     assert not cache.folder("omniglot").exists()
 
 
@@ -104,17 +104,23 @@ def test_a_bomb_is_not_unpacked(at):
     name = next(iter(FILES["omniglot"]))
     with zipfile.ZipFile(at / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, bytes(1 << 26))
-    with opened([at / "all.zip"]) as members, pytest.raises(InputError, match="more than any"):
+    with (
+        open_members([at / "all.zip"]) as members,
+        pytest.raises(InputError, match="more than any"),
+    ):
         members[name]()
 
 
 def test_names_with_backslashes_are_those_with_slashes(at):
     path = write_zip(at / "w.zip", {n.replace("/", "\\"): d for n, d in FILES["omniglot"].items()})
-    with opened([path]) as members:
+    with open_members([path]) as members:
         assert members.keys() == FILES["omniglot"].keys()
 
 
 def test_a_folder_that_cannot_be_read_is_an_input_error(at):
     (at / "images_background.zip").symlink_to(at / "images_background.zip")
-    with pytest.raises(InputError, match="could not read"), opened([at / "images_background.zip"]):
+    with (
+        pytest.raises(InputError, match="could not read"),
+        open_members([at / "images_background.zip"]),
+    ):
         pass

@@ -11,9 +11,10 @@ import tyro
 from PIL import Image
 from test_data_prepare import FILES, SETS, as_archives
 
-from mtnet.core.types import InputError
-from mtnet.data import IMAGE_SETS, cache, commands, open_images
-from mtnet.data.sets import Original
+from mtnet.commands import data as commands
+from mtnet.datasets import IMAGE_SETS, cache, open_images
+from mtnet.datasets.image_set import Original
+from mtnet.errors import InputError
 
 COMMANDS = {"get": commands.get, "check": commands.check, "show": commands.show}
 

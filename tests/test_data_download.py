@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from hypothesis import given, strategies as st
 
-from mtnet.core.types import InputError
-from mtnet.data.download import CHUNK, download
+from mtnet.datasets.download import CHUNK, download
+from mtnet.errors import InputError
 
 PAYLOAD = bytes(i * i % 251 for i in range(3 * CHUNK + 17))
 MD5 = hashlib.md5(PAYLOAD).hexdigest()

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mtnet.core.types import InputError
-from mtnet.data import SPLITS, cache, open_images
-from mtnet.data.mini_imagenet import MINI_IMAGENET
-from mtnet.data.omniglot import OMNIGLOT, split
-from mtnet.data.prepare import prepare
+from mtnet.core.types import SPLITS
+from mtnet.datasets import cache, open_images
+from mtnet.datasets.mini_imagenet import MINI_IMAGENET
+from mtnet.datasets.omniglot import OMNIGLOT, split
+from mtnet.datasets.prepare import prepare_image_set
+from mtnet.errors import InputError
 
 OMNI = OMNIGLOT._replace(
     parts={"images_background": 3, "images_evaluation": 3},
@@ -120,7 +121,7 @@ def everything(name):
 def test_every_source_gives_the_pictures_of_its_classes(name, layout, at):
     images, files = SETS[name], FILES[name]
     junk = {f"{next(iter(images.parts))}/README.txt": b"", "__MACOSX/._x.png": b"x"}
-    prepare(images, layout(at, files | junk))
+    prepare_image_set(images, layout(at, files | junk))
     seen = []
     for part in SPLITS:
         pixels, names = open_images(name, part)
@@ -135,7 +136,7 @@ def test_every_source_gives_the_pictures_of_its_classes(name, layout, at):
 
 
 def test_mini_imagenet_is_split_by_its_folders(at):
-    prepare(MINI, as_archives(at, FILES["mini-imagenet"]))
+    prepare_image_set(MINI, as_archives(at, FILES["mini-imagenet"]))
     assert [open_images("mini-imagenet", s).names for s in SPLITS] == [
         ("n00000001", "n00000002", "n00000003"),
         ("n00000004", "n00000005"),
@@ -171,7 +172,7 @@ def test_wrong_contents_are_named_and_leave_no_cache(case, layout, at):
     if layout is as_folders and case == "a part is missing":
         message = "neither a folder test nor an archive test.zip"
     with pytest.raises(InputError, match=message) as error:
-        prepare(SETS[name], path)
+        prepare_image_set(SETS[name], path)
     assert "\n" not in str(error.value)
     assert left_behind() == []
     with pytest.raises(InputError, match=f"run `mtnet data get {name}`"):
@@ -180,7 +181,7 @@ def test_wrong_contents_are_named_and_leave_no_cache(case, layout, at):
 
 def test_other_classes_than_the_sets_own_are_noticed(at):
     with pytest.raises(InputError, match="not those of omniglot's split"):
-        prepare(OMNI._replace(fingerprint="0" * 64), as_archives(at, FILES["omniglot"]))
+        prepare_image_set(OMNI._replace(fingerprint="0" * 64), as_archives(at, FILES["omniglot"]))
     assert left_behind() == []
 
 
@@ -193,10 +194,10 @@ def test_a_list_of_files_must_be_the_files_own(wrong, at):
     as_archives(at, files)
     (at / "val.csv").write_text("filename,label\n" + "".join(f"{f},{c}\n" for f, c in rows))
     if not wrong:
-        assert prepare(MINI, at).is_dir()
+        assert prepare_image_set(MINI, at).is_dir()
         return
     with pytest.raises(InputError, match=r"val\.csv does not list the images of val"):
-        prepare(MINI, at)
+        prepare_image_set(MINI, at)
     assert left_behind() == []
 
 
@@ -204,7 +205,7 @@ def test_a_list_that_is_none_is_refused(at):
     as_archives(at, FILES["mini-imagenet"])
     (at / "val.csv").write_text("filename,label\n" + "x" * 200_000)
     with pytest.raises(InputError, match=r"val\.csv is no list of files"):
-        prepare(MINI, at)
+        prepare_image_set(MINI, at)
 
 
 @pytest.mark.parametrize("after", [0, 2, 6])
@@ -212,7 +213,7 @@ def test_a_list_that_is_none_is_refused(at):
 def test_a_full_disk_leaves_what_was_there(before, after, at, monkeypatch):
     as_archives(at, FILES["omniglot"])
     if before:
-        prepare(OMNI, at)
+        prepare_image_set(OMNI, at)
         old = everything("omniglot")
     written = []
 
@@ -224,7 +225,7 @@ def test_a_full_disk_leaves_what_was_there(before, after, at, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(cache, "_write", write)
         with pytest.raises(InputError, match=r"No space left on device.*make room"):
-            prepare(OMNI, at)
+            prepare_image_set(OMNI, at)
     assert left_behind() == (["omniglot"] if before else [])
     if before:
         assert np.array_equal(everything("omniglot"), old)
@@ -236,16 +237,16 @@ def test_an_interrupt_leaves_nothing(at):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(OMNI, as_archives(at, FILES["omniglot"]), report)
+        prepare_image_set(OMNI, as_archives(at, FILES["omniglot"]), report)
     assert left_behind() == []
 
 
 def test_a_new_copy_takes_the_old_ones_place_while_that_is_in_use(at):
-    prepare(OMNI, as_archives(at, FILES["omniglot"]))
+    prepare_image_set(OMNI, as_archives(at, FILES["omniglot"]))
     old = open_images("omniglot", "test")
     seen = old.pixels.copy()
     as_archives(at, FILES["omniglot"] | {path: png(7) for path in FILES["omniglot"]})
-    prepare(OMNI, at)
+    prepare_image_set(OMNI, at)
     assert np.array_equal(old.pixels, seen)
     assert not np.array_equal(open_images("omniglot", "test").pixels, seen)
     assert left_behind() == ["omniglot"]
@@ -253,11 +254,11 @@ def test_a_new_copy_takes_the_old_ones_place_while_that_is_in_use(at):
 
 def test_what_a_killed_process_left_is_swept_away(at):
     as_archives(at, FILES["omniglot"])
-    prepare(OMNI, at)
+    prepare_image_set(OMNI, at)
     for name, age in ((".omniglot.dead", 7200), (".omniglot.alive", 60)):
         (cache.root() / "data" / name).mkdir()
         os.utime(cache.root() / "data" / name, (time.time() - age,) * 2)
-    prepare(OMNI, at)
+    prepare_image_set(OMNI, at)
     assert left_behind() == [".omniglot.alive", "omniglot"]
 
 
@@ -291,14 +292,14 @@ def garble(folder):
 
 @pytest.mark.parametrize("harm", [truncate, lengthen, forget, reshape, rename, garble])
 def test_a_damaged_cache_is_never_opened(harm, at):
-    harm(prepare(OMNI, as_archives(at, FILES["omniglot"])))
+    harm(prepare_image_set(OMNI, as_archives(at, FILES["omniglot"])))
     with pytest.raises(InputError, match=r"is damaged .*run `mtnet data get omniglot` again"):
         open_images("omniglot", "train")
 
 
 @pytest.mark.parametrize("where", [200, 3000, -1])
 def test_a_flipped_bit_is_found(where, at):
-    folder = prepare(OMNI, as_archives(at, FILES["omniglot"]))
+    folder = prepare_image_set(OMNI, as_archives(at, FILES["omniglot"]))
     cache.verify("omniglot")
     data = bytearray((folder / "images.npy").read_bytes())
     data[where] ^= 1
@@ -314,4 +315,4 @@ def test_an_unknown_split_is_named():
 
 def test_a_source_that_is_not_there_is_named():
     with pytest.raises(InputError, match="/nowhere is not there"):
-        prepare(OMNI, Path("/nowhere"))
+        prepare_image_set(OMNI, Path("/nowhere"))

@@ -14,14 +14,14 @@ from PIL import Image
 from test_data_prepare import png
 
 from mtnet.core.evaluate import summarise
-from mtnet.core.types import Batch, Episode
-from mtnet.data import IMAGE_SETS, SPLITS, open_images
-from mtnet.data.archives import opened, sources
-from mtnet.data.mini_imagenet import MINI_IMAGENET
-from mtnet.data.nearest import accuracies, nearest
-from mtnet.data.omniglot import OMNIGLOT, decode, split
-from mtnet.data.prepare import check_counts, check_lists, listing, prepare
-from mtnet.data.sets import check_names, fingerprint
+from mtnet.core.types import SPLITS, Batch, Episode
+from mtnet.datasets import IMAGE_SETS, open_images
+from mtnet.datasets.archives import open_members, sources
+from mtnet.datasets.image_set import check_names, fingerprint
+from mtnet.datasets.mini_imagenet import MINI_IMAGENET
+from mtnet.datasets.nearest_pixels import accuracies, nearest_neighbour_accuracy
+from mtnet.datasets.omniglot import OMNIGLOT, decode, split
+from mtnet.datasets.prepare import check_counts, check_lists, listing, prepare_image_set
 
 
 def real(name):
@@ -39,7 +39,7 @@ def omniglot(tmp_path_factory):
     patch.setenv("MTNET_CACHE", str(tmp_path_factory.mktemp("cache")))
     jaxtyping.config.update("jaxtyping_disable", True)  # a third of the time, for 32460 files
     try:
-        prepare(OMNIGLOT, source)
+        prepare_image_set(OMNIGLOT, source)
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
     yield source
@@ -93,7 +93,7 @@ def test_the_real_omniglot_has_the_shipped_split(omniglot):
 
 def test_the_real_omniglot_is_that_of_the_published_code(omniglot):
     pixels, names = open_images("omniglot", "test")
-    with opened(sources(omniglot, list(OMNIGLOT.parts))) as members:
+    with open_members(sources(omniglot, list(OMNIGLOT.parts))) as members:
         found = {n: f for part in listing(OMNIGLOT, members).values() for n, f in part.items()}
         for i in random.Random(0).sample(range(len(names)), 10):
             for path, image in zip(found[names[i]], pixels[i], strict=True):
@@ -105,7 +105,7 @@ def test_a_nearest_neighbour_reads_what_others_have_read(omniglot, ways, low, hi
     """Known for the last 423 characters in the order of the archives; ours are other ones."""
     images = [open_images("omniglot", s) for s in SPLITS]
     pixels = np.concatenate([i.pixels for i in images])
-    with opened(sources(omniglot, list(OMNIGLOT.parts))) as members:
+    with open_members(sources(omniglot, list(OMNIGLOT.parts))) as members:
         in_order = [n for part in listing(OMNIGLOT, members).values() for n in part]
     at = {name: i for i, name in enumerate(n for i in images for n in i.names)}
     last = pixels[[at[name] for name in in_order[1200:]]]
@@ -116,7 +116,7 @@ def test_a_nearest_neighbour_reads_what_others_have_read(omniglot, ways, low, hi
 
 
 def test_the_real_mini_imagenet_has_ravi_and_larochelles_split():
-    with opened(sources(real("mini_imagenet"), list(MINI_IMAGENET.parts))) as members:
+    with open_members(sources(real("mini_imagenet"), list(MINI_IMAGENET.parts))) as members:
         found = listing(MINI_IMAGENET, members)
         check_counts(MINI_IMAGENET, found, Path("here"))
         check_lists(found, members)
@@ -129,8 +129,10 @@ def test_the_real_mini_imagenet_has_ravi_and_larochelles_split():
 def test_a_neighbour_that_is_the_query_itself_is_found(key):
     x = jax.random.uniform(key, (6, 1, 4, 4))
     y = jax.numpy.arange(6)
-    assert nearest(Episode(Batch(x, y), Batch(0.3 * x, y))) == 1  # cosine: brightness is nothing
-    assert nearest(Episode(Batch(x, y), Batch(x, (y + 1) % 6))) == 0
+    assert (
+        nearest_neighbour_accuracy(Episode(Batch(x, y), Batch(0.3 * x, y))) == 1
+    )  # cosine: brightness is nothing
+    assert nearest_neighbour_accuracy(Episode(Batch(x, y), Batch(x, (y + 1) % 6))) == 0
 
 
 def test_every_set_says_what_it_is():

@@ -9,7 +9,7 @@ import pytest
 
 from mtnet import InputError
 from mtnet.core.losses import accuracy, cross_entropy
-from mtnet.tasks.episodes import episodes
+from mtnet.tasks.episodes import image_episodes
 
 CLASSES, EXAMPLES = 6, 7
 KEY = jax.random.key(0)
@@ -31,7 +31,7 @@ SQUARE = pixels()
 @cache
 def drawn(ways=3, shots=2, queries=3, rotations=False, tasks=400):
     """Many tasks as (tasks, examples, ...) arrays: pictures and labels, support before query."""
-    family = episodes(SQUARE, ways=ways, shots=shots, queries=queries, rotations=rotations)
+    family = image_episodes(SQUARE, ways=ways, shots=shots, queries=queries, rotations=rotations)
     both = jax.jit(jax.vmap(family.sample))(jax.random.split(KEY, tasks))
     assert both.support.y.shape == (tasks, ways * shots)
     assert both.query.y.shape == (tasks, ways * queries)
@@ -64,7 +64,7 @@ def assert_even(counts, chance, tasks):
 
 @by_rotations
 def test_an_episode_is_a_function_of_its_key(rotations):
-    family = episodes(SQUARE, rotations=rotations)
+    family = image_episodes(SQUARE, rotations=rotations)
     sample = jax.jit(family.sample)
     one, same, other = (sample(jax.random.key(s)) for s in (0, 0, 1))
     assert jax.tree.all(jax.tree.map(jnp.array_equal, one, same))
@@ -77,7 +77,7 @@ def test_an_episode_is_the_same_in_compiled_code():
     """Also where the pictures are an argument of the compiled function."""
 
     def sample(pixels, key):
-        return episodes(pixels, ways=3, shots=2, queries=2, rotations=True).sample(key)
+        return image_episodes(pixels, ways=3, shots=2, queries=2, rotations=True).sample(key)
 
     plain, compiled = sample(SQUARE, KEY), jax.jit(sample)(SQUARE, KEY)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), plain, compiled)
@@ -85,7 +85,7 @@ def test_an_episode_is_the_same_in_compiled_code():
 
 @pytest.mark.parametrize(("ways", "shots", "queries"), [(2, 1, 1), (3, 2, 5), (CLASSES, 6, 1)])
 def test_every_label_has_its_shots_and_queries(ways, shots, queries):
-    family = episodes(SQUARE, ways=ways, shots=shots, queries=queries)
+    family = image_episodes(SQUARE, ways=ways, shots=shots, queries=queries)
     episode = jax.jit(family.sample)(KEY)
     for batch, each in zip(episode, (shots, queries), strict=True):
         assert batch.x.shape == (ways * each, 2, 5, 5)
@@ -131,14 +131,14 @@ def test_every_class_meets_every_label_and_every_example_is_drawn(rotations):
 def test_pictures_are_floats_channels_first():
     """Of any sides, and as they are in the array where nothing is turned."""
     wide = pixels(5, 7)
-    batch = jax.jit(episodes(wide, ways=3, shots=2).sample)(KEY).support
+    batch = jax.jit(image_episodes(wide, ways=3, shots=2).sample)(KEY).support
     assert batch.x.shape == (6, 2, 5, 7)
     assert batch.x.dtype == jnp.float32
     np.testing.assert_allclose(batch.x, np.moveaxis(wide[origin(batch.x)], -1, 1) / 255, rtol=1e-6)
     assert 0 <= np.min(batch.x) <= np.max(batch.x) <= 1
     extremes = np.full((2, 2, 3, 3, 1), 255, np.uint8)
     extremes[0] = 0
-    episode = jax.jit(episodes(extremes, ways=2).sample)(KEY)
+    episode = jax.jit(image_episodes(extremes, ways=2).sample)(KEY)
     assert set(np.unique(episode.support.x)) == {0.0, 1.0}
 
 
@@ -177,11 +177,11 @@ def test_rotations_turn_whole_classes():
 )
 def test_episodes_that_cannot_be(options, says):
     with pytest.raises(InputError, match=says) as caught:
-        episodes(pixels(5, 7), **options)
+        image_episodes(pixels(5, 7), **options)
     assert "\n" not in str(caught.value)
 
 
 def test_rotations_do_not_make_room_for_more_ways():
     """Four turns of a character are four classes, but of different tasks."""
     with pytest.raises(InputError, match="6 classes"):
-        episodes(SQUARE, ways=CLASSES + 1, rotations=True)
+        image_episodes(SQUARE, ways=CLASSES + 1, rotations=True)

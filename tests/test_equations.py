@@ -158,8 +158,8 @@ def test_straight_through_is_hard_in_value_and_soft_in_derivative():
 
 def test_settled_masks():
     zeta = jnp.array([-1.0, 0.5])
-    assert_close(masks.settled(zeta, "expected"), 1 / (1 + jnp.exp(-zeta)))
-    assert_close(masks.settled(zeta, "threshold"), jnp.array([0.0, 1.0]))
+    assert_close(masks.deterministic_mask(zeta, "expected"), 1 / (1 + jnp.exp(-zeta)))
+    assert_close(masks.deterministic_mask(zeta, "threshold"), jnp.array([0.0, 1.0]))
     assert_close(masks.fraction_updated(zeta), jnp.mean(1 / (1 + jnp.exp(-zeta))))
 
 

@@ -2,7 +2,6 @@
 
 import json
 from concurrent.futures import Executor, Future
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,17 +13,16 @@ from PIL import Image, ImageDraw
 
 import mtnet
 from mtnet import InputError
+from mtnet.build import build_learner
 from mtnet.cli import main
 from mtnet.commands.common import duration
-from mtnet.config import Config, learner_of
-from mtnet.data.drawings import drawing, ink_of
-from mtnet.experiments import EXPERIMENTS
-from mtnet.pretrained import load, store
-from mtnet.report.experiment import report
-from mtnet.runs import reproduce as experiments
-from mtnet.runs.run import create, read_metrics
-from mtnet.runs.train import chosen, train, trained
-from mtnet.settings import preset
+from mtnet.config import Config, configure
+from mtnet.experiments import EXPERIMENTS, run as experiments
+from mtnet.experiments.page import report
+from mtnet.storage.networks import load_network, save_network
+from mtnet.storage.run_folder import create_run, load_best, load_latest, read_metrics
+from mtnet.training.loop import train
+from mtnet.userdata.drawings import drawing, ink_of
 
 
 def characters(classes=12, examples=4, seed=0):
@@ -48,13 +46,15 @@ def made_up():
 
 
 def tiny(**changes):
-    sizes = {"filters": 4, "ways": 5, "iterations": 6, "meta_batch": 2, "at_once": 1}
-    return replace(preset("omniglot"), **sizes | {"log_every": 2, "validate_every": 4} | changes)
+    sizes = {"filters": 4, "ways": 5, "iterations": 6, "meta_batch": 2, "tasks_per_vmap": 1}
+    return configure(family="omniglot").replace(
+        **sizes | {"log_every": 2, "validate_every": 4} | changes
+    )
 
 
 @pytest.fixture(scope="module")
 def run(made_up, tmp_path_factory):
-    made = create(tmp_path_factory.mktemp("trained") / "run", tiny())
+    made = create_run(tmp_path_factory.mktemp("trained") / "run", tiny())
     train(made)
     return made
 
@@ -77,21 +77,21 @@ def test_validation_chooses_and_a_budget_stops_and_resumes_exactly(run, tmp_path
     assert [m["iteration"] for m in lines] == [2, 4, 6]
     looked = {m["iteration"]: np.mean(m["validation"]) for m in lines if "validation" in m}
     assert set(looked) == {4, 6}
-    at, theta = chosen(run)
+    at, theta = load_best(run)
     assert looked[at] == max(looked.values())
-    cut = create(tmp_path / "cut", run.config)
+    cut = create_run(tmp_path / "cut", run.config)
     train(cut, budget=1e-9)
     assert read_metrics(cut)[-1]["iteration"] == 2
     train(cut)
-    assert same(trained(cut)[1], trained(run)[1])
-    assert same(chosen(cut), (at, theta))
+    assert same(load_latest(cut)[1], load_latest(run)[1])
+    assert same(load_best(cut), (at, theta))
 
 
 def test_at_once_changes_nothing_but_speed(run, tmp_path):
-    both = create(tmp_path / "both", replace(run.config, at_once=2))
+    both = create_run(tmp_path / "both", run.config.replace(tasks_per_vmap=2))
     train(both)
     close = lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4)  # noqa: E731
-    jax.tree.map(close, trained(both)[1].theta, trained(run)[1].theta)
+    jax.tree.map(close, load_latest(both)[1].theta, load_latest(run)[1].theta)
 
 
 def test_results_and_page_of_a_table(run, tmp_path):
@@ -158,8 +158,8 @@ def test_export_load_classify(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "net.safetensors"
     assert main(["export", str(run.folder), str(file)]) == 0
-    again = load(file)
-    assert same(again.theta, jax.tree.map(lambda a: a[0], chosen(run)[1]))
+    again = load_network(file)
+    assert same(again.theta, jax.tree.map(lambda a: a[0], load_best(run)[1]))
     assert again.config == run.config
     assert again.about["iterations"] == 6
     paths = list(map(str, draw_pictures(Path())))
@@ -186,16 +186,16 @@ def test_a_damaged_network_is_refused(run, tmp_path, damage):
     else:
         file.unlink()
     with pytest.raises(InputError, match=r"net\.safetensors"):
-        load(file)
+        load_network(file)
 
 
 def test_the_network_in_the_box():
     """It learns five drawn shapes from one example each, whatever their size and polarity."""
-    inside = load("omniglot-5way-mt-net")
+    inside = load_network("omniglot-5way-mt-net")
     assert inside.config.method == "mt-net"
     assert inside.about["iterations"] > 1_000
     with pytest.raises(InputError, match="omniglot-5way-mt-net"):
-        load("omniglot")
+        load_network("omniglot")
 
 
 @pytest.mark.parametrize("kinds", [(60, 0, 255, 60), (60, 0, 255, 300), (90, 255, 0, 200)], ids=str)
@@ -212,9 +212,12 @@ def test_classify_by_size_and_polarity(tmp_path, capsys, kinds):
 def test_classify_with_networks_of_other_kinds(tmp_path, capsys):
     """One that compares takes any number of classes; one of curves is no help with pictures."""
     pictures = [str(p) for p in draw_pictures(tmp_path)[:3]]
-    for config in (Config(method="prototypical", family="omniglot", shots=1, filters=4), Config()):
-        theta = learner_of(config).init(jax.random.key(0))
-        store(tmp_path / f"{config.family}.safetensors", config, theta, {})
+    for config in (
+        configure(method="prototypical", family="omniglot", shots=1, filters=4),
+        Config(),
+    ):
+        theta = build_learner(config).init(jax.random.key(0))
+        save_network(tmp_path / f"{config.family}.safetensors", config, theta, {})
     asked = ["--support", *pictures, "--query", pictures[1]]
     assert main(["classify", "--network", str(tmp_path / "omniglot.safetensors"), *asked]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[1] == Path(pictures[1]).stem

@@ -32,7 +32,7 @@ class Compiled:
         self.learner = make(name, NET, loss=self.loss, **{"alpha": 0.1, "steps": 2} | options)
         self.theta = shaken(self.learner.init(jax.random.key(3)))
         self.adapt = eqx.filter_jit(self.learner.adapt)
-        self.path = eqx.filter_jit(self.learner.path)
+        self.path = eqx.filter_jit(self.learner.trajectory)
         self.value_and_gradient = jax.jit(jax.value_and_grad(self.learner.loss))
 
     def gradient(self, *given):
@@ -252,7 +252,7 @@ def weight_side(monkeypatch):
     ("name", "options"),
     [
         ("t-net", {}),
-        ("mt-net", {"steps": 1, "leave_out": ["mlp.layers.1.bias"]}),
+        ("mt-net", {"steps": 1, "meta_only": ["mlp.layers.1.bias"]}),
         ("mt-net", {"relaxation": "soft", "draw": "step"}),
         ("mt-net", {"first_order": True}),
     ],

@@ -12,12 +12,12 @@ from helpers import arrays, assert_close, differ, shaken, small_batch
 from hypothesis import given, strategies as st
 
 from mtnet import Batch, Episode, InputError, cross_entropy, mse, predict
-from mtnet.config import Config, learner_of, training_family
+from mtnet.build import build_learner, build_training_family
+from mtnet.config import configure
 from mtnet.core.outer import meta_gradient
 from mtnet.core.rules import RULES
 from mtnet.methods import METHODS, known, laplace, make, map_ssvm, matching, meta_lstm
-from mtnet.settings import preset
-from mtnet.tasks.episodes import all_classes, episodes
+from mtnet.tasks.episodes import all_classes, image_episodes
 
 KEY = jax.random.key(7)
 WAYS, FEATURES, CLASSES = 3, 4, 6
@@ -67,7 +67,7 @@ def test_the_order_of_the_support_set_and_of_calls_does_not_matter(name):
 def test_a_path_ends_in_the_adapted_predictor(name):
     made = learner(name)
     theta = shaken(made.init(KEY))
-    path = eqx.filter_jit(made.path)(theta, CLASSED.support, KEY, 2)
+    path = eqx.filter_jit(made.trajectory)(theta, CLASSED.support, KEY, 2)
     points = {len(a) for a in jax.tree.leaves(arrays(path))}
     assert points in ({1}, {3})
     last = jax.tree.map(lambda a: a[-1] if eqx.is_array(a) else a, path)
@@ -109,15 +109,15 @@ def test_training_minimises_the_query_loss_after_adaptation(name):
 @pytest.mark.parametrize("name", ["mt-net", *sorted(METHODS.keys() - RULES.keys())])
 def test_training_on_pictures_lowers_the_loss(name):
     """Through the settings, as `mtnet train` does it: tasks, or all classes for a baseline."""
-    config = Config(
+    config = configure(
         **{"method": name, "family": "omniglot", "ways": 2, "shots": 1, "queries": 2},
         **{"filters": 4, "meta_batch": 2, "head_sd": 0.1},
-        inner=preset("omniglot").inner,
+        inner=configure(family="omniglot").inner,
     )
     rng = np.random.default_rng(0)
     shape = rng.integers(0, 60, (4, 1, 28, 28, 1))  # faint, so that there is something to learn
     pixels = jnp.asarray(shape + rng.integers(0, 180, (4, 5, 28, 28, 1)), jnp.uint8)
-    made, family = learner_of(config), training_family(config, pixels)
+    made, family = build_learner(config), build_training_family(config, pixels)
     theta = made.init(KEY)
     step = jax.jit(lambda t: meta_gradient(made, family, t, jax.random.split(KEY, 2), 1))
     before, _ = step(theta)
@@ -132,7 +132,7 @@ def test_training_on_pictures_lowers_the_loss(name):
 @pytest.mark.parametrize("name", [n for n, m in METHODS.items() if not m.regression])
 def test_classes_are_asked_for_where_a_method_needs_them(name):
     with pytest.raises(InputError, match="classes"):
-        Config(method=name, family="sine")
+        configure(method=name, family="sine")
     with pytest.raises(InputError, match="whole numbers"):
         learner(name).adapt(learner(name).init(KEY), CURVES.support, KEY)
 
@@ -141,10 +141,10 @@ def test_classes_are_asked_for_where_a_method_needs_them(name):
 def test_other_ways_in_training_are_refused_or_done(name):
     settings = {"method": name, "family": "omniglot", "shots": 1, "queries": 1}
     if METHODS[name].any_ways:
-        assert learner_of(Config(train_ways=8, **settings), None, 8)
+        assert build_learner(configure(train_ways=8, **settings), None, 8)
     else:
         with pytest.raises(InputError, match="train_ways"):
-            Config(train_ways=8, **settings)
+            configure(train_ways=8, **settings)
 
 
 def test_all_classes_have_labels_of_their_own():
@@ -335,6 +335,6 @@ def test_without_its_determinant_l_maml_is_maml():
 
 def test_an_episode_family_of_more_ways_has_them():
     pixels = jnp.zeros((9, 3, 28, 28, 1), jnp.uint8)
-    config = Config(method="prototypical", family="omniglot", shots=1, queries=2, train_ways=8)
-    assert training_family(config, pixels).sample(KEY).support.x.shape[0] == 8
-    assert episodes(pixels, ways=5).sample(KEY).support.x.shape[0] == 5
+    config = configure(method="prototypical", family="omniglot", shots=1, queries=2, train_ways=8)
+    assert build_training_family(config, pixels).sample(KEY).support.x.shape[0] == 8
+    assert image_episodes(pixels, ways=5).sample(KEY).support.x.shape[0] == 5

@@ -13,10 +13,10 @@ import mtnet
 from mtnet import Batch, Episode, InputError, predict
 from mtnet.core import rules
 from mtnet.core.losses import accuracy, cross_entropy
+from mtnet.core.norms import EPSILON, BatchNorm, freeze_batch_stats
 from mtnet.nets import convolve
-from mtnet.nets.conv import Conv2d, fast, plain
-from mtnet.nets.conv4 import conv4, max_pool, published
-from mtnet.nets.norm import EPSILON, BatchNorm, settle
+from mtnet.nets.conv import Conv2d, use_eqx_conv, use_fast_conv
+from mtnet.nets.conv4 import conv4, conv_init, max_pool
 
 KEY = jax.random.key(7)
 
@@ -81,7 +81,9 @@ def both(layer, x, direction):
 
         return jax.grad(slope, has_aux=True)((weights, x))
 
-    return fast(derivatives(layer, direction)), derivatives(fast(layer), fast(direction))
+    return use_fast_conv(derivatives(layer, direction)), derivatives(
+        use_fast_conv(layer), use_fast_conv(direction)
+    )
 
 
 @settings(max_examples=8)  # a second of compilation each
@@ -107,7 +109,7 @@ def test_a_convolution_by_patches_is_the_convolution(
     shapes = eqx.filter_eval_shape(eqx.nn.Conv2d, inputs, outputs, kernel, **options)
     layer, x = in_general(shapes), normal(1, inputs, 6, 5)
     theirs, ours = both(layer, x, (in_general(arrays(layer), 5), normal(2, *x.shape)))
-    assert type(fast(layer)) is Conv2d
+    assert type(use_fast_conv(layer)) is Conv2d
     assert theirs[1][1].size, "nothing to compare"
     assert_close(ours, theirs)
 
@@ -152,7 +154,7 @@ def test_a_convolution_is_made_with_the_same_arguments(options):
     """And starts with the same weights from the same key."""
     made = Conv2d(2, 4, (3, 2), padding="SAME", key=KEY, **options)
     layer = eqx.nn.Conv2d(2, 4, (3, 2), padding="SAME", key=KEY, **options)
-    assert eqx.tree_equal(made, fast(layer))
+    assert eqx.tree_equal(made, use_fast_conv(layer))
     assert_close(made(normal(1, 2, 5, 5)), layer(normal(1, 2, 5, 5)))
 
 
@@ -177,7 +179,7 @@ def mixed():
 
 
 def test_fast_exchanges_plain_convolutions_only(mixed):
-    quick = fast(mixed)
+    quick = use_fast_conv(mixed)
     assert [type(layer) for layer in quick["two"]] == [Conv2d, Conv2d]
     others = [name for name in mixed if name != "two"]
     assert eqx.tree_equal({n: quick[n] for n in others}, {n: mixed[n] for n in others})
@@ -185,11 +187,11 @@ def test_fast_exchanges_plain_convolutions_only(mixed):
 
 
 def test_plain_is_the_way_back(mixed):
-    back = plain(fast(mixed))
+    back = use_eqx_conv(use_fast_conv(mixed))
     assert [type(layer) for layer in back["two"]] == [eqx.nn.Conv2d] * 2
     assert eqx.tree_equal(back, mixed)
-    assert eqx.tree_equal(fast(fast(mixed)), fast(mixed))
-    assert eqx.tree_equal(plain(mixed), mixed)
+    assert eqx.tree_equal(use_fast_conv(use_fast_conv(mixed)), use_fast_conv(mixed))
+    assert eqx.tree_equal(use_eqx_conv(mixed), mixed)
 
 
 def test_fast_networks_with_weights_of_their_own_for_each_task():
@@ -212,7 +214,7 @@ def test_fast_networks_with_weights_of_their_own_for_each_task():
 
         return jax.grad(total, has_aux=True)(tasks)
 
-    assert_close(results(fast), results(lambda net: net))
+    assert_close(results(use_fast_conv), results(lambda net: net))
 
 
 def test_same_with_stride_two_pads_the_end_of_even_sizes():
@@ -221,7 +223,7 @@ def test_same_with_stride_two_pads_the_end_of_even_sizes():
     x = normal(1, 2, 8, 8)
 
     def by_lax(*pads):
-        rhs = plain(layer).weight
+        rhs = use_eqx_conv(layer).weight
         return jax.lax.conv_general_dilated(x[None], rhs, (2, 2), pads)[0]
 
     assert_close(layer(x), by_lax((0, 1), (0, 1)))
@@ -287,7 +289,7 @@ def test_a_norm_works_in_a_sequential():
     assert_close(apply(eqx.nn.Sequential([norm]), x), apply(norm, x))
 
 
-settled_on = eqx.filter_jit(settle)
+settled_on = eqx.filter_jit(freeze_batch_stats)
 
 
 def test_settled_predictions_know_the_support_set_only():
@@ -321,7 +323,7 @@ def test_settling_again_forgets_the_first_time():
 
 def test_a_network_without_norms_is_settled():
     net = eqx.nn.Linear(2, 3, key=KEY)
-    assert settle(net, normal(1, 4, 2)) is net
+    assert freeze_batch_stats(net, normal(1, 4, 2)) is net
 
 
 def test_a_norm_used_twice_is_refused(unchecked):
@@ -335,10 +337,10 @@ def test_a_norm_used_twice_is_refused(unchecked):
 
     x = normal(1, 4, 3)
     with pytest.raises(InputError, match="used twice") as caught:
-        settle(Twice(norm), x)
+        freeze_batch_stats(Twice(norm), x)
     assert "\n" not in str(caught.value)
     predict(Twice(norm), x)  # normalised by its batch it may be
-    settle(norm, x)  # and the refusal leaves nothing behind
+    freeze_batch_stats(norm, x)  # and the refusal leaves nothing behind
 
 
 # The network of section 6.4
@@ -376,7 +378,7 @@ def test_conv4_is_convolution_norm_relu_four_times(pool):
 
     @jax.jit
     def literally(x):
-        for layer, norm in zip(plain(net).convolutions, net.norms, strict=True):
+        for layer, norm in zip(use_eqx_conv(net).convolutions, net.norms, strict=True):
             x = jax.nn.relu(predict(norm_of(norm.offset), jax.vmap(layer)(x)))
             if pool:
                 x = jax.vmap(eqx.nn.MaxPool2d(2, 2))(x)
@@ -398,7 +400,7 @@ def test_pooling_takes_the_largest_of_four(shape):
 @pytest.mark.parametrize("head_sd", [None, 0.3])
 def test_published_initial_weights(head_sd):
     net = conv4((1, 28, 28), 20, filters=32)
-    learner = mtnet.mt_net(net, loss=cross_entropy, initialise=published(head_sd))
+    learner = mtnet.mt_net(net, loss=cross_entropy, initialise=conv_init(head_sd))
     start = jax.jit(lambda key: learner.init(key).W)
     W = jax.tree.map(np.asarray, start(KEY))
     assert len(W) == 5
@@ -486,12 +488,12 @@ def test_adaptation_keeps_a_convolutional_network_its_type(mt_net):
 def test_plain_and_fast_networks_adapt_alike(mt_net):
     """Cells have the same names and rows, so the same key gives the same masks."""
     learner, theta = mt_net
-    slow = mtnet.mt_net(plain(Small()), **OPTIONS)
+    slow = mtnet.mt_net(use_eqx_conv(Small()), **OPTIONS)
     (w,) = theta.W["convolution"]
     same = theta._replace(W=theta.W | {"convolution": (jnp.moveaxis(w, -1, 1),)})
     adapted = eqx.filter_jit(slow.adapt)(same, EPISODE.support, KEY)
     assert type(adapted.convolution) is eqx.nn.Conv2d
-    assert_close(fast(adapted), eqx.filter_jit(learner.adapt)(theta, EPISODE.support, KEY))
+    assert_close(use_fast_conv(adapted), eqx.filter_jit(learner.adapt)(theta, EPISODE.support, KEY))
 
 
 def test_a_convolutional_mt_net_contains_maml(mt_net):

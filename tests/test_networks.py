@@ -9,7 +9,7 @@ from helpers import CERTAIN, arrays, assert_close, differ, shaken
 
 import mtnet
 from mtnet import InputError, cross_entropy, predict, split
-from mtnet.files import named
+from mtnet.files import leaves_by_name
 
 networks = pytest.importorskip("networks", reason="flax is not installed: pip install flax")
 KEY = jax.random.key(3)
@@ -44,7 +44,7 @@ def test_a_network_of_each_kind_is_transformed_trained_and_adapted(name):
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
     model = eqx.filter_jit(made.adapt)(theta, episode.support, KEY)
     assert type(model) is type(kind.net)
-    like = lambda net: {n: (a.shape, a.dtype) for n, a in named(arrays(net)).items()}  # noqa: E731
+    like = lambda net: {n: (a.shape, a.dtype) for n, a in leaves_by_name(arrays(net)).items()}  # noqa: E731
     assert like(model) == like(kind.net)
     assert predict(model, episode.query.x).shape == (6, networks.CLASSES)
 
@@ -120,7 +120,7 @@ def test_a_tied_head_serves_any_number_of_classes(make):
 
     def learner(ways):
         net = eqx.nn.MLP(2, ways, 4, 1, activation=jnp.tanh, key=KEY)
-        return make(net, loss=cross_entropy, alpha=0.5, tied="layers.1")
+        return make(net, loss=cross_entropy, alpha=0.5, shared_head="layers.1")
 
     few, many = learner(3), learner(5)
     theta = shaken(few.init(KEY))
@@ -137,4 +137,4 @@ def test_a_tied_head_serves_any_number_of_classes(make):
 
 def test_only_a_cell_can_be_tied():
     with pytest.raises(InputError, match=r"layers\.0, layers\.1"):
-        mtnet.maml(eqx.nn.MLP(2, 2, 4, 1, key=KEY), tied="head")
+        mtnet.maml(eqx.nn.MLP(2, 2, 4, 1, key=KEY), shared_head="head")

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 import mtnet
 from mtnet import InputError, evaluate, summarise
 from mtnet.core.evaluate import DIVERGED_ABOVE, over_seeds
-from mtnet.core.outer import advance, meta_gradient, start
+from mtnet.core.outer import init_state, meta_gradient, run_meta_steps
 
 KEY = jax.random.key(0)
 FAMILY = mtnet.sine(5, 5)
@@ -36,19 +36,19 @@ def test_parts_of_a_meta_batch_add_up():
     one = learner()
     theta, keys = shaken(one.init(KEY)), jax.random.split(KEY, 6)
 
-    def gradient(at_once):
-        return jax.jit(lambda t, k: meta_gradient(one, FAMILY, t, k, at_once))(theta, keys)
+    def gradient(tasks_per_vmap):
+        return jax.jit(lambda t, k: meta_gradient(one, FAMILY, t, k, tasks_per_vmap))(theta, keys)
 
     together = gradient(None)
     assert jnp.isfinite(together[0])
     assert_close(gradient(2), together)
 
 
-@pytest.mark.parametrize("at_once", [4, 0, -1])
-def test_parts_must_divide_the_meta_batch(at_once):
+@pytest.mark.parametrize("tasks_per_vmap", [4, 0, -1])
+def test_parts_must_divide_the_meta_batch(tasks_per_vmap):
     one = learner()
-    with pytest.raises(InputError, match="at_once"):
-        meta_gradient(one, FAMILY, one.init(KEY), jax.random.split(KEY, 6), at_once)
+    with pytest.raises(InputError, match="tasks_per_vmap"):
+        meta_gradient(one, FAMILY, one.init(KEY), jax.random.split(KEY, 6), tasks_per_vmap)
 
 
 def test_meta_training_is_a_function_of_its_key():
@@ -63,9 +63,9 @@ def test_meta_training_goes_on_where_it_stopped():
 
     @eqx.filter_jit
     def go_on(state, iterations):
-        return advance(one, FAMILY, ADAM, state, KEY, iterations=iterations, meta_batch=2)
+        return run_meta_steps(one, FAMILY, ADAM, state, KEY, iterations=iterations, meta_batch=2)
 
-    state = start(one, ADAM, KEY)
+    state = init_state(one, ADAM, KEY)
     whole, losses = go_on(state, 4)
     half, first = go_on(state, 2)
     rest, second = go_on(half, 2)
@@ -76,8 +76,8 @@ def test_meta_training_goes_on_where_it_stopped():
 
 def test_every_iteration_draws_new_tasks():
     one, still = learner(mtnet.maml, steps=0), optax.set_to_zero()
-    state = start(one, still, KEY)
-    _, losses = advance(one, FAMILY, still, state, KEY, iterations=3, meta_batch=2)
+    state = init_state(one, still, KEY)
+    _, losses = run_meta_steps(one, FAMILY, still, state, KEY, iterations=3, meta_batch=2)
     assert len(set(losses.tolist())) == 3
 
 
@@ -103,8 +103,8 @@ def test_evaluation_measures_every_step():
     family = mtnet.Family("constant", lambda key: episode, mtnet.mse, absolute)
     one = mtnet.t_net(small_net(), alpha=0.1, steps=1)
     theta = shaken(one.init(KEY))
-    table = evaluate(one, family, theta, tasks=4, steps=2, key=KEY, at_once=2)
-    path = eqx.filter_jit(one.path)(theta, episode.support, KEY, 2)
+    table = evaluate(one, family, theta, tasks=4, steps=2, key=KEY, tasks_per_vmap=2)
+    path = eqx.filter_jit(one.trajectory)(theta, episode.support, KEY, 2)
     for steps in range(3):
         net = jax.tree.map(lambda a, n=steps: a[n] if eqx.is_array(a) else a, path)
         expected = absolute(mtnet.predict(net, episode.query.x), episode.query.y)
@@ -117,8 +117,10 @@ def test_evaluation_is_a_function_of_its_key():
     theta = one.init(KEY)
 
     @eqx.filter_jit
-    def table(key, at_once):
-        return evaluate(one, FAMILY, theta, tasks=6, steps=1, key=key, at_once=at_once)
+    def table(key, tasks_per_vmap):
+        return evaluate(
+            one, FAMILY, theta, tasks=6, steps=1, key=key, tasks_per_vmap=tasks_per_vmap
+        )
 
     assert_close(table(KEY, 6), table(KEY, 3))
     assert differ(table(KEY, 3), table(jax.random.key(1), 3))

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, strategies as st
 from PIL import Image
 
-from mtnet import InputError, models
+from mtnet import InputError
 from mtnet.cli import main
-from mtnet.core.adapt import answers
-from mtnet.files import read, write
-from mtnet.tables import schema as schemas
-from mtnet.tasks.groups import distinct, gather, grouped
+from mtnet.core.adapt import predict_compiled
+from mtnet.files import read_arrays, write_arrays
+from mtnet.storage import models
+from mtnet.tasks.groups import distinct, group_tasks, sort_by_group
+from mtnet.userdata import schema as schemas
 
 SMALL = "--width 8 --depth 1 --meta-batch 4 --iterations 1500 --beta 0.01 --log-every 500".split()
 COLUMNS = "--task city --inputs day season --target degrees".split()
@@ -109,22 +110,22 @@ def test_a_compact_model_says_the_same(fitted):
     table(Path("new.csv"), groups=1, rows=10, seed=5)
     run = fitted / "rows"
     assert main(["adapt", str(run), "new.csv", "--out", "small", "--compact"]) == 0
-    arrays, header = read(Path("small.safetensors"))
+    arrays, header = read_arrays(Path("small.safetensors"))
     rows = {name: len(a) for name, a in arrays.items() if name.endswith("/rows")}
     assert 0 < sum(rows.values()) < sum(c["rows"] for c in header["about"]["cells"].values())
     shutil.copytree(run, "moved")
-    here = models.load(Path("small.safetensors"))
+    here = models.load_model(Path("small.safetensors"))
     x = jnp.linspace(-1, 1, 5)[:, None] * jnp.ones(3)
-    moved = models.load(Path("small.safetensors"), Path("moved"))
-    assert jnp.array_equal(answers(here.net, x), answers(moved.net, x))
+    moved = models.load_model(Path("small.safetensors"), Path("moved"))
+    assert jnp.array_equal(predict_compiled(here.net, x), predict_compiled(moved.net, x))
     whole = Path("whole.safetensors")
-    models.save(whole, here)
-    again = models.load(whole)
-    np.testing.assert_allclose(answers(again.net, x), answers(here.net, x))
+    models.save_model(whole, here)
+    again = models.load_model(whole)
+    np.testing.assert_allclose(predict_compiled(again.net, x), predict_compiled(here.net, x))
     other = dict(header["about"], base=header["about"]["base"] | {"sha256": "0"})
-    write(Path("other.safetensors"), arrays, about=other)
+    write_arrays(Path("other.safetensors"), arrays, about=other)
     with pytest.raises(InputError, match="not the run"):
-        models.load(Path("other.safetensors"))
+        models.load_model(Path("other.safetensors"))
 
 
 def test_pictures_of_other_classes_and_of_any_number(fitted, capsys):
@@ -160,7 +161,7 @@ def test_inspect_tells_what_a_task_has_moved(fitted, capsys):
     assert main(["adapt", str(fitted / "rows"), "new.csv", "--out", "model"]) == 0
     assert main(["inspect", "model"]) == 0
     assert width("model.png") > 100
-    cells = models.about_of(Path("model.safetensors"))["cells"]
+    cells = models.model_header(Path("model.safetensors"))["cells"]
     for facts in cells.values():
         assert 0 < facts["moved"] < 10
         assert facts["rank"] <= facts["rows"] == len(facts["spectrum"])
@@ -175,7 +176,7 @@ def test_small_groups_are_told_and_left_out(capsys):
     options = ["--iterations", "2", "--width", "2", "--meta-batch", "1", "--out", "run"]
     assert main(["fit", "data.csv", *COLUMNS, *options]) == 0
     assert "fewer than 20 rows: c0 (3)" in capsys.readouterr().err
-    _, header = read(Path("run/data.safetensors"))
+    _, header = read_arrays(Path("run/data.safetensors"))
     named = [name for names in header["about"]["splits"].values() for name in names]
     assert "c0" not in named
     assert len(named) == len(set(named)) == 23
@@ -246,7 +247,7 @@ def test_missing_values_can_be_filled_in():
     table(Path("data.csv"), alter=alter)
     options = "--missing mean --iterations 2 --width 2 --meta-batch 1 --out run".split()
     assert main(["fit", "data.csv", *COLUMNS, *options]) == 0
-    arrays, _ = read(Path("run/data.safetensors"))
+    arrays, _ = read_arrays(Path("run/data.safetensors"))
     assert np.isfinite(arrays["x"]).all()
     assert len(arrays["y"]) == 24 * 24 - 1
 
@@ -295,9 +296,9 @@ def test_a_damaged_model_is_refused(capsys, fitted, harm):
         data[-3] ^= 1
         path.write_bytes(data)
     else:
-        arrays, header = read(path)
+        arrays, header = read_arrays(path)
         arrays.popitem()
-        write(path, arrays, **header)
+        write_arrays(path, arrays, **header)
     capsys.readouterr()
     fails(capsys, ["predict", "m.safetensors", "new.csv"], "m.safetensors")
 
@@ -313,7 +314,7 @@ def test_the_run_keeps_what_a_model_needs_and_may_be_moved(fitted):
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20))
 def test_scaling_is_undone(values):
     numbers = np.array(values)
-    column = schemas.learn("x", numbers)
+    column = schemas.fit_column("x", numbers)
     scaled = schemas.encode(column, numbers, "here")
     error = np.abs(schemas.decode(column, scaled[:, 0]) - numbers)
     assert error.max() <= 1e-5 * (column.spread + np.abs(numbers - column.mean).max())
@@ -321,7 +322,7 @@ def test_scaling_is_undone(values):
 
 @given(st.lists(st.text("abc", max_size=2), min_size=2, max_size=12))
 def test_categories_have_a_place_each(values):
-    column = schemas.learn("x", np.array(values, dtype=object))
+    column = schemas.fit_column("x", np.array(values, dtype=object))
     encoded = schemas.encode(column, np.array([*values, "unseen"], dtype=object), "here")
     assert (encoded[:-1].sum(axis=1) == 1).all()
     assert not encoded[-1].any()
@@ -346,8 +347,8 @@ def test_every_choice_is_equally_likely():
 
 def test_support_and_query_are_different_rows_of_one_group():
     group = np.repeat(np.arange(5), [6, 9, 7, 6, 8])
-    rows, _ = gather(np.arange(36.0)[:, None], group[:, None].astype(float), group)
-    family = grouped(jax.tree.map(jnp.asarray, rows), shots=2, queries=4)
+    rows, _ = sort_by_group(np.arange(36.0)[:, None], group[:, None].astype(float), group)
+    family = group_tasks(jax.tree.map(jnp.asarray, rows), shots=2, queries=4)
     for seed in range(20):
         support, query = family.sample(jax.random.key(seed))
         x = [*support.x[:, 0].tolist(), *query.x[:, 0].tolist()]
@@ -356,4 +357,4 @@ def test_support_and_query_are_different_rows_of_one_group():
         assert len(y) == 1
         assert {group[int(i)] for i in x} == y
     with pytest.raises(InputError, match="2 groups have fewer"):
-        grouped(rows, shots=3, queries=4)
+        group_tasks(rows, shots=3, queries=4)

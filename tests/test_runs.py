@@ -6,22 +6,21 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from mtnet.config import Config
-from mtnet.core.inner import Inner
-from mtnet.core.types import InputError
+from mtnet.config import configure
+from mtnet.errors import InputError
 from mtnet.files import write_atomically
-from mtnet.runs import run as rundir
-from mtnet.runs.checkpoints import load_state, save_state
-from mtnet.runs.train import Diverged, train, trained
+from mtnet.storage import run_folder as rundir
+from mtnet.storage.checkpoints import load_state, save_state
+from mtnet.storage.run_folder import load_latest
+from mtnet.training.loop import Diverged, train
 
-TINY = Config(width=4, depth=1, meta_batch=2, iterations=3_000, seeds=(0, 1))
+TINY = configure(width=4, depth=1, meta_batch=2, iterations=3_000, seeds=(0, 1))
 FLAGS = "--width 4 --depth 1 --meta-batch 2 --iterations 3000 --seeds 0 1".split()
 EVERY = ["--checkpoint-every", "500"]
 
@@ -89,13 +88,13 @@ def test_interrupted_and_resumed_is_bit_identical(whole, tmp_path, how):
         assert f"--resume {folder}" in err
     assert finish(mtnet("train", "--resume", folder, *EVERY))[0] == 0
     again = rundir.open_run(folder)
-    assert identical(trained(again)[1], trained(whole)[1])
+    assert identical(load_latest(again)[1], load_latest(whole)[1])
     assert measured(again) == measured(whole)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
 def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(tmp_path, damage):
-    run = rundir.create(tmp_path / "run", replace(TINY, iterations=1_500))
+    run = rundir.create_run(tmp_path / "run", TINY.replace(iterations=1_500))
     final = train(run, checkpoint_every=500)
     path = run.checkpoints / "000001500.safetensors"
     data = bytearray(path.read_bytes())
@@ -103,7 +102,7 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(tmp_path, da
         data[-5] ^= 1
     path.write_bytes({"cut": data[: len(data) // 2], "empty": b"", "flip": data}[damage])
     messages = []
-    iteration, _ = trained(run, messages.append)
+    iteration, _ = load_latest(run, messages.append)
     assert iteration == 1_000
     assert "000001500.safetensors is damaged" in messages[0]
     assert identical(train(run, checkpoint_every=500, warn=messages.append), final)
@@ -117,17 +116,17 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
 
 
 def test_divergence_stops_and_spares_the_last_checkpoint(tmp_path):
-    config = replace(TINY, seeds=(0,), iterations=5_000, beta=1e18, inner=Inner(alpha=1e18))
-    run = rundir.create(tmp_path / "run", config)
+    config = TINY.replace(seeds=(0,), iterations=5_000, beta=1e18, alpha=1e18)
+    run = rundir.create_run(tmp_path / "run", config)
     with pytest.raises(Diverged, match=r"iteration \d+.*try"):
         train(run, checkpoint_every=500)
     with pytest.raises(InputError, match="no whole checkpoint"):
-        trained(run)
+        load_latest(run)
 
 
 def test_tolerant_training_keeps_the_last_finite_state_of_a_diverged_member(tmp_path):
-    config = replace(TINY, seeds=(0,), sweep=(0.01, 1e30), iterations=1_000, method="maml")
-    run = rundir.create(tmp_path / "run", config)
+    config = TINY.replace(seeds=(0,), sweep=(0.01, 1e30), iterations=1_000, method="maml")
+    run = rundir.create_run(tmp_path / "run", config)
     state = train(run, tolerant=True)
     assert all(np.isfinite(leaf).all() for leaf in leaves(state.theta))
     assert [m["loss"][1] for m in rundir.read_metrics(run)] == [None, None]
@@ -136,9 +135,9 @@ def test_tolerant_training_keeps_the_last_finite_state_of_a_diverged_member(tmp_
 
 
 def test_a_full_disk_leaves_earlier_checkpoints_whole(tmp_path):
-    run = rundir.create(tmp_path / "run", replace(TINY, iterations=1_000))
+    run = rundir.create_run(tmp_path / "run", TINY.replace(iterations=1_000))
     train(run, checkpoint_every=500)
-    longer = rundir.Run(run.folder, replace(TINY, iterations=2_000))
+    longer = rundir.Run(run.folder, TINY.replace(iterations=2_000))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (400, limits[1]))
     try:
@@ -146,59 +145,59 @@ def test_a_full_disk_leaves_earlier_checkpoints_whole(tmp_path):
             train(longer, checkpoint_every=500)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert trained(run)[0] == 1_000
+    assert load_latest(run)[0] == 1_000
 
 
 def test_a_directory_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):
-        rundir.create(tmp_path / "file" / "run", TINY)
+        rundir.create_run(tmp_path / "file" / "run", TINY)
 
 
 def test_a_run_is_never_overwritten(tmp_path):
-    run = rundir.create(tmp_path / "run", TINY)
+    run = rundir.create_run(tmp_path / "run", TINY)
     before = (run.folder / "config.json").read_text()
     with pytest.raises(InputError, match="--resume"):
-        rundir.create(run.folder, replace(TINY, seeds=(5,)))
+        rundir.create_run(run.folder, TINY.replace(seeds=(5,)))
     assert (run.folder / "config.json").read_text() == before
 
 
 def test_metrics_cut_in_the_middle_of_a_line(tmp_path):
-    run = rundir.create(tmp_path / "run", TINY)
+    run = rundir.create_run(tmp_path / "run", TINY)
     run.metrics.write_text('{"iteration": 500, "loss": [1.0]}\n{"iteration": 10')
     assert [m["iteration"] for m in rundir.read_metrics(run)] == [500]
 
 
 def test_members_train_as_they_would_alone(tmp_path):
     """Seeds and step sizes side by side are the same trainings as one by one."""
-    config = replace(TINY, iterations=500, seeds=(1,), sweep=(0.01, 0.1))
-    both = rundir.create(tmp_path / "both", config)
+    config = TINY.replace(iterations=500, seeds=(1,), sweep=(0.01, 0.1))
+    both = rundir.create_run(tmp_path / "both", config)
     together = train(both).theta
     for member, (seed, alpha) in enumerate(both.config.members):
-        config = replace(TINY, iterations=500, seeds=(seed,), inner=Inner(alpha=alpha))
-        alone = train(rundir.create(tmp_path / str(member), config)).theta
+        config = TINY.replace(iterations=500, seeds=(seed,), alpha=alpha)
+        alone = train(rundir.create_run(tmp_path / str(member), config)).theta
         for a, b in zip(leaves(together), leaves(alone), strict=True):
             np.testing.assert_allclose(a[member], b[0], rtol=1e-3, atol=1e-5)
 
 
 def test_cores_share_one_training(tmp_path):
     """The same network to rounding; the same bits where it is stopped and goes on."""
-    config = replace(TINY, seeds=(0,), iterations=20, log_every=10)
-    alone = train(rundir.create(tmp_path / "alone", config))
-    shared = train(rundir.create(tmp_path / "shared", config), cores=2)
+    config = TINY.replace(seeds=(0,), iterations=20, log_every=10)
+    alone = train(rundir.create_run(tmp_path / "alone", config))
+    shared = train(rundir.create_run(tmp_path / "shared", config), cores=2)
     for a, b in zip(leaves(alone), leaves(shared), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-    halved = rundir.create(tmp_path / "halved", config)
-    train(halved, cores=2, budget=1e-9)
-    assert len(rundir.read_metrics(halved)) == 1
-    assert identical(train(halved, cores=2), shared)
+    damp_coefficients = rundir.create_run(tmp_path / "damp_coefficients", config)
+    train(damp_coefficients, cores=2, budget=1e-9)
+    assert len(rundir.read_metrics(damp_coefficients)) == 1
+    assert identical(train(damp_coefficients, cores=2), shared)
 
 
 def test_cores_that_cannot_share(tmp_path):
-    run = rundir.create(tmp_path / "run", TINY)
+    run = rundir.create_run(tmp_path / "run", TINY)
     with pytest.raises(InputError, match="one seed"):
         train(run, cores=2)
-    run = rundir.create(tmp_path / "three", replace(TINY, seeds=(0,), meta_batch=3))
+    run = rundir.create_run(tmp_path / "three", TINY.replace(seeds=(0,), meta_batch=3))
     with pytest.raises(InputError, match="cannot share meta_batch 3"):
         train(run, cores=2)
 

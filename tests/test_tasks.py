@@ -53,14 +53,14 @@ def test_tasks_without_examples_are_refused(name, name_of_size, size):
 
 
 def test_inputs_fill_their_range():
-    for family, reach in (
+    for family, x_max in (
         (mtnet.sine(), 5),
         (mtnet.polynomial(), 5),
-        (mtnet.polynomial(reach=2.0), 2),
+        (mtnet.polynomial(x_max=2.0), 2),
     ):
         x, _ = draw(family, tasks=200)
-        assert 0.99 * reach < x.max() <= reach
-        assert -reach <= x.min() < -0.99 * reach
+        assert 0.99 * x_max < x.max() <= x_max
+        assert -x_max <= x.min() < -0.99 * x_max
 
 
 def test_sine_waves_have_the_published_heights_frequencies_and_phases():
@@ -88,10 +88,10 @@ def test_sine_waves_have_the_published_heights_frequencies_and_phases():
 
 
 @pytest.mark.parametrize("order", range(4))
-@pytest.mark.parametrize("halved", [False, True])
-def test_polynomials_are_of_their_order(order, halved):
+@pytest.mark.parametrize("damp_coefficients", [False, True])
+def test_polynomials_are_of_their_order(order, damp_coefficients):
     """The fit of that order is exact, one of lower order is not, coefficients fill [-1, 1]."""
-    family = mtnet.polynomial(order, 10, 10, halved=halved, reach=2.0)
+    family = mtnet.polynomial(order, 10, 10, damp_coefficients=damp_coefficients, x_max=2.0)
     coefficients = []
     for x, y in zip(*draw(family, tasks=60), strict=True):
         c = np.polynomial.polynomial.polyfit(x, y, order)
@@ -100,7 +100,9 @@ def test_polynomials_are_of_their_order(order, halved):
         if order:
             _, (left, *_) = np.polynomial.polynomial.polyfit(x, y, order - 1, full=True)
             assert left.item() > 1e-10
-    largest = np.abs(coefficients).max(0) * (2.0 ** np.arange(order + 1) if halved else 1)
+    largest = np.abs(coefficients).max(0) * (
+        2.0 ** np.arange(order + 1) if damp_coefficients else 1
+    )
     assert np.all((largest > 0.85) & (largest <= 1 + 1e-9))
 
 
@@ -108,9 +110,9 @@ def test_polynomials_are_of_their_order(order, halved):
     ("make", "word"),
     [
         (partial(mtnet.polynomial, -1), "order"),
-        (partial(mtnet.polynomial, reach=0.0), "reach"),
-        (partial(mtnet.polynomial, reach=float("nan")), "reach"),
-        (partial(mtnet.polynomial, reach=float("inf")), "reach"),
+        (partial(mtnet.polynomial, x_max=0.0), "x_max"),
+        (partial(mtnet.polynomial, x_max=float("nan")), "x_max"),
+        (partial(mtnet.polynomial, x_max=float("inf")), "x_max"),
     ],
     ids=["order", "zero", "nan", "inf"],
 )

@@ -10,50 +10,25 @@ from typing import Any
 
 import jax
 import tyro
-from rich.table import Table
 
 import mtnet
-from mtnet import settings
+from mtnet.commands import data
+from mtnet.commands.adapt import adapt
+from mtnet.commands.classify import classify
 from mtnet.commands.common import console
-from mtnet.commands.comparing import compare
-from mtnet.commands.models import adapt, inspect, predict
-from mtnet.commands.own import fit_command
-from mtnet.commands.paper import reproduce
-from mtnet.commands.pictures import classify
-from mtnet.commands.training import evaluate, export, train_command
-from mtnet.config import Config
-from mtnet.core.types import InputError
-from mtnet.data import commands as data
-from mtnet.experiments import EXPERIMENTS
-from mtnet.methods import METHODS
-from mtnet.runs.train import Diverged, Stopped
-from mtnet.tasks import FAMILIES
-
-
-def list_() -> None:
-    """Show every method, family and experiment.
-
-    Of a method: what it adapts to a task, whether it does curves (regression) and classes, and
-    whether tasks may have another number of classes than those of training.
-    """
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for title, entries in (
-        ("Methods", {k: v.about for k, v in METHODS.items()}),
-        ("Families", {k: v.about for k, v in FAMILIES.items()}),
-        ("Experiments", {k: v.about for k, v in EXPERIMENTS.items()}),
-    ):
-        table.add_row(f"[bold]{title}", "")
-        for name, about in entries.items():
-            table.add_row(f"  {name}", about)
-    console.print(table)
-    able = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("What methods do", "adapts", "curves", "classes", "other ways than in training"):
-        able.add_column(column)
-    yes = lambda able: "yes" if able else "-"  # noqa: E731
-    for name, m in METHODS.items():
-        ways = "with --tied" if "tied" in m.takes else yes(m.any_ways)
-        able.add_row(f"  {name}", m.adapts, yes(m.regression), "yes", ways)
-    console.print(able)
+from mtnet.commands.compare import compare
+from mtnet.commands.evaluate import evaluate
+from mtnet.commands.export import export
+from mtnet.commands.fit import fit_command
+from mtnet.commands.inspect import inspect
+from mtnet.commands.list import list_
+from mtnet.commands.predict import predict
+from mtnet.commands.reproduce import reproduce
+from mtnet.commands.train import train_command
+from mtnet.config import Config, configure
+from mtnet.errors import InputError
+from mtnet.storage.config_file import read_config
+from mtnet.training.loop import Diverged, Stopped
 
 
 def data_() -> None:
@@ -110,14 +85,14 @@ def _defaults(arguments: Sequence[str]) -> Config:
     given = dict(itertools.pairwise(arguments))
     given |= dict(a.split("=", 1) for a in arguments if a.startswith("--") and "=" in a)
     if "--config" in given:
-        return settings.read(Path(given["--config"]))
-    return settings.preset(given["--family"]) if "--family" in given else Config()
+        return read_config(Path(given["--config"]))
+    return configure(family=given["--family"]) if "--family" in given else Config()
 
 
 def _own(arguments: Sequence[str]) -> Config:
     """What `mtnet fit` starts from; the data are still to come."""
     pictures = any(a == "--images" or a.startswith("--images=") for a in arguments)
-    return settings.preset("pictures" if pictures else "table")
+    return configure(family="images" if pictures else "table")
 
 
 def _cache_compilations() -> None:

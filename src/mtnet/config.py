@@ -1,33 +1,103 @@
-"""A training as data: the flags of `mtnet train`, its config file, and what a run remembers."""
+"""A training as plain data: flags of `mtnet train`, keys of its config file, config.json of a run.
+
+Nothing here opens a file or builds a network: `mtnet.build` does. Flags and files are flat
+(`--meta-batch 4`, `meta_batch = 4`); in Python the settings are grouped by what they describe.
+"""
 
 import dataclasses
-import difflib
-import inspect
-from collections.abc import Iterable
+import json
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, get_args
 
-import jax
-import jax.numpy as jnp
-import optax
-import tyro
-from jaxtyping import Array
-
-from mtnet.core.inner import Inner
-from mtnet.core.losses import accuracy, predict
-from mtnet.core.types import Batch, Family, InputError, Learner
-from mtnet.data import open_images, own
-from mtnet.methods import METHODS, known, make
-from mtnet.methods.gradient import truncated_normal
-from mtnet.nets.conv4 import published
-from mtnet.nets.plan import Plan, build
+from mtnet.core.inner import AdaptConfig
+from mtnet.errors import InputError, check_name
+from mtnet.methods import METHODS
 from mtnet.tasks import FAMILIES
-from mtnet.tasks.episodes import all_classes
 
-COUNTS = (
-    *("iterations", "meta_batch", "width", "depth"),
-    *("filters", "train_ways", "at_once", "log_every", "validate_every"),
-)
+Schedule = Literal["constant", "cosine"]
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What a task is."""
+
+    shots: int = 10
+    """Support examples per task (per class, for image tasks)."""
+    queries: int = 10
+    """Query examples per task (per class, for image tasks)."""
+    ways: int = 5
+    """Classes per task."""
+    train_ways: int | None = None
+    """Classes per task during meta-training. Default: the same as ways."""
+    rotations: bool = False
+    """Rotate classes by 90, 180 and 270 degrees: each rotation is a new class."""
+    order: int = 2
+    """Order of the polynomials."""
+    x_max: float = 5.0
+    """x is uniform in [-x_max, x_max]."""
+    damp_coefficients: bool = False
+    """Draw the coefficients c_i / 2^i, as in the published code."""
+    data: str = ""
+    """Dataset file written by `mtnet fit`."""
+
+    def __post_init__(self) -> None:
+        _check_counts(self, "train_ways")
+
+
+@dataclass(frozen=True)
+class NetConfig:
+    """The network and its initial weights."""
+
+    width: int = 40
+    """Units per hidden layer."""
+    depth: int = 2
+    """Number of hidden layers."""
+    W_sd: float = 0.01
+    """Standard deviation of the initial weights (truncated normal)."""
+    filters: int = 64
+    """Channels per convolution."""
+    pool: bool = False
+    """2x2 max-pooling and a head on all positions; default: stride 2 and a mean over positions."""
+    head_sd: float | None = None
+    """Standard deviation of the head's initial weights (normal). Default: Xavier uniform."""
+    shared_head: bool = False
+    """One head row shared by all classes, so that a gradient method takes any number of classes."""
+
+    def __post_init__(self) -> None:
+        _check_counts(self, "width", "depth", "filters")
+        _check_positive(self, "W_sd", "head_sd")
+
+
+@dataclass(frozen=True)
+class OuterConfig:
+    """The meta-learner: how long and how fast it learns, and what it reports."""
+
+    iterations: int = 60_000
+    """Meta-training steps."""
+    meta_batch: int = 25
+    """Tasks per meta-training step (the published sine script uses 4)."""
+    beta: float = 1e-3
+    """Step size of the meta-learner (Adam)."""
+    schedule: Schedule = "constant"
+    """Schedule of beta: constant, as published, or cosine decay to zero."""
+    clip: float | None = None
+    """Clip each entry of the meta-gradient to this magnitude."""
+    tasks_per_vmap: int | None = None
+    """Tasks per vectorised program. Default: the whole meta-batch."""
+    log_every: int = 500
+    """Iterations between two lines of metrics."""
+    validate_every: int | None = None
+    """Iterations between two evaluations on validation tasks; the best network is kept."""
+
+    def __post_init__(self) -> None:
+        counts = ("iterations", "meta_batch", "tasks_per_vmap", "log_every", "validate_every")
+        _check_counts(self, *counts)
+        _check_positive(self, "beta", "clip")
+        if self.schedule not in get_args(Schedule):
+            raise InputError(f"schedule must be constant or cosine; it is {self.schedule!r}")
+        vmap = self.tasks_per_vmap
+        if vmap and vmap < self.meta_batch and self.meta_batch % vmap:
+            raise InputError(f"tasks_per_vmap ({vmap}) must divide meta_batch ({self.meta_batch})")
 
 
 @dataclass(frozen=True)
@@ -35,209 +105,132 @@ class Config:
     """A training; the defaults are those of section 6.1 (meta-batch: of the MAML code)."""
 
     method: str = "mt-net"
-    """How tasks are learned; `mtnet list` names them."""
+    """Method; `mtnet list` shows all."""
     family: str = "sine"
-    """What the tasks are; `mtnet list` names them."""
-    data: str = ""
-    """The file that `mtnet fit` has made of your own rows or pictures."""
-    shots: int = 10
-    """Support examples of a task."""
-    queries: int = 10
-    """Query examples of a task."""
-    order: int = 2
-    """Order of the polynomials (family polynomial only)."""
-    reach: float = 5.0
-    """x lies in [-reach, reach] (family polynomial only)."""
-    halved: bool = False
-    """Coefficients c_i / 2^i, as in the published code (family polynomial only)."""
-    tied: bool = False
-    """One head for all classes, so that a gradient method takes any number of them."""
-    ways: int = 5
-    """Classes of a task (pictures only, as are the next five)."""
-    train_ways: int | None = None
-    """Classes of a task while training, where it may differ; left out: the same."""
-    rotations: bool = False
-    """Turned by 90, 180 and 270 degrees, a class makes three new ones."""
-    filters: int = 64
-    """Channels of each convolution."""
-    pool: bool = False
-    """2x2 max-pooling and all places, instead of stride 2 and the mean over places."""
-    head_sd: float | None = None
-    """Spread of the head's initial weights (normal); left out: Xavier-uniform."""
-    width: int = 40
-    """Activations of a hidden cell (curves and tables only, as are the next two)."""
-    depth: int = 2
-    """Hidden cells."""
-    W_sd: float = 0.01
-    """Spread of the initial weights (truncated normal)."""
-    iterations: int = 60_000
-    """Steps of the meta-learner."""
-    meta_batch: int = 25
-    """Tasks in each of them (the published sine script has 4)."""
-    beta: float = 1e-3
-    """Step size of the meta-learner (Adam)."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """Whether beta stays, as published, or goes to zero along a cosine."""
-    clip: float | None = None
-    """Clip each entry of the meta-gradient at this size."""
-    at_once: int | None = None
-    """Tasks in one vectorised program; left out: all of the meta-batch."""
-    log_every: int = 500
-    """Iterations between two lines of metrics, and the least between two checkpoints."""
-    validate_every: int | None = None
-    """Iterations between two looks at validation tasks, to keep the best (not for curves)."""
+    """Family of tasks; `mtnet list` shows all."""
     seeds: tuple[int, ...] = (0,)
-    """One network is trained for each seed, all at once."""
+    """Random seeds. One network is trained per seed, all in one program."""
     sweep: tuple[float, ...] = ()
-    """Train each seed with each of these step sizes, all at once, instead of with alpha."""
-    inner: Annotated[Inner, tyro.conf.OmitArgPrefixes] = field(default_factory=Inner)
+    """Train each seed with each of these step sizes instead of alpha."""
+    tasks: TaskConfig = field(default_factory=TaskConfig)
+    net: NetConfig = field(default_factory=NetConfig)
+    outer: OuterConfig = field(default_factory=OuterConfig)
+    inner: AdaptConfig = field(default_factory=AdaptConfig)
 
     def __post_init__(self) -> None:
-        nearest("method", self.method, METHODS)
-        nearest("family", self.family, FAMILIES)
-        for name in COUNTS:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1; it is {value}")
-        for name in ("beta", "W_sd", "clip", "head_sd"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise InputError(f"{name} must be a positive number; it is {value}")
-        if self.schedule not in ("constant", "cosine"):
-            raise InputError(f"schedule must be constant or cosine; it is {self.schedule!r}")
-        if self.at_once and self.at_once < self.meta_batch and self.meta_batch % self.at_once:
-            raise InputError(f"at_once ({self.at_once}) must divide meta_batch {self.meta_batch}")
+        check_name("method", self.method, METHODS)
+        check_name("family", self.family, FAMILIES)
         if not self.seeds:
             raise InputError("seeds must name at least one seed, e.g. --seeds 0")
         if any(type(seed) is not int or seed < 0 for seed in self.seeds):
-            raise InputError(f"seeds must be whole numbers from 0 on; they are {self.seeds}")
+            raise InputError(f"seeds must be integers from 0; they are {self.seeds}")
         if any(not 0 < alpha < float("inf") for alpha in self.sweep):
             raise InputError(f"sweep must hold positive step sizes; it is {self.sweep}")
-        entry, able = FAMILIES[self.family], METHODS[self.method]
-        if self.data and not entry.own:
-            raise InputError(f"{self.family} has data of its own: leave out data")
-        if self.validate_every and not entry.splits:
-            raise InputError(f"{self.family} has no validation classes: leave out validate_every")
-        if self.tied and "tied" not in able.takes:
-            raise InputError(f"{self.method} has no head to tie: leave out tied")
-        if self.train_ways not in (None, self.ways) and not (able.any_ways or self.tied):
+        method, family, tasks = METHODS[self.method], FAMILIES[self.family], self.tasks
+        if tasks.data and not family.own:
+            raise InputError(f"{self.family} does not read a dataset file: remove data")
+        if self.outer.validate_every and not family.splits:
+            raise InputError(f"{self.family} has no validation tasks: remove validate_every")
+        if self.net.shared_head and "shared_head" not in method.takes:
+            raise InputError(f"{self.method} has no head to share: remove shared_head")
+        any_ways = method.any_ways or self.net.shared_head
+        if tasks.train_ways not in (None, tasks.ways) and not any_ways:
             raise InputError(
-                f"{self.method} has a head for each class: leave out train_ways, or add --tied"
+                f"{self.method} has one head row per class: remove train_ways, or add shared_head"
             )
-        if entry.own and not self.data:
-            return  # `mtnet fit` names them when it has read them
-        training_family(self)
-        family_of(self)
-        if not classifies(self) and not able.regression:
-            raise InputError(f"{self.method} tells classes apart; {self.family} has none")
-        if not classifies(self) and self.tied:
-            raise InputError("only classes have a head that can be tied: leave out tied")
 
     @property
     def members(self) -> list[tuple[int, float]]:
         """(seed, alpha) of each network that is trained."""
         return [(seed, a) for a in self.sweep or (self.inner.alpha,) for seed in self.seeds]
 
+    @property
+    def any_ways(self) -> bool:
+        """Whether tasks may have another number of classes than in meta-training."""
+        return METHODS[self.method].any_ways or self.net.shared_head
 
-def nearest(what: str, name: str, known: Iterable[str]) -> None:
-    """Complain about an unknown name, and suggest what may have been meant."""
-    known = list(known)
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
-        raise InputError(f"there is no {what} called {name!r}; {hint}")
-
-
-def data_of(config: Config, split: str = "train") -> Any:
-    """The arrays of a split that tasks are drawn from, where there are any; for `family_of`."""
-    entry = FAMILIES[config.family]
-    if entry.own:
-        return own.groups(config.data, split)
-    return jnp.asarray(open_images(config.family, split).pixels) if entry.splits else None
+    def replace(self, **settings: Any) -> "Config":
+        """A copy with some settings changed, by their flat names (`shots=5, beta=0.01`)."""
+        return _grouped(_flat(self) | settings)
 
 
-def _like(config: Config) -> Any:
-    """What stands for the data where only shapes matter."""
-    entry = FAMILIES[config.family]
-    if entry.own:
-        return own.shapes(config.data)
-    return jax.ShapeDtypeStruct(entry.shape, jnp.uint8) if entry.shape else None
+GROUPS = {"tasks": TaskConfig, "net": NetConfig, "outer": OuterConfig, "inner": AdaptConfig}
+NAMES: dict[str, str | None] = {  # flat name -> group, None for the fields of Config itself
+    f.name: group
+    for group, kind in ((None, Config), *GROUPS.items())
+    for f in dataclasses.fields(kind)
+    if f.name not in GROUPS
+}
 
 
-def family_of(config: Config, data: Any = None, **other: Any) -> Family:
-    """The config's family, with some of its settings exchanged (`shots=5`)."""
-    entry = FAMILIES[config.family]
+def configure(**settings: Any) -> Config:
+    """A config from flat names; the defaults are the family's preset (`mtnet.tasks`).
+
+    Args:
+        settings: Any field of `Config` and of its groups, e.g. `family="omniglot", shots=5`.
+
+    Returns:
+        The config; an unknown name raises an InputError.
+    """
+    for name in settings:
+        check_name("setting", name, NAMES)
+    preset = FAMILIES[settings["family"]].preset if settings.get("family") in FAMILIES else {}
+    return _grouped(preset | settings)
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Flat plain data, as in config files."""
+    return json.loads(json.dumps(_flat(config)))
+
+
+def from_dict(settings: dict[str, Any], source: str) -> Config:
+    """A config from flat plain data; an error names `source` and the key."""
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+    defaults = to_dict(Config())
+    for key, value in values.items():
+        if key in defaults and not _same_kind(value, defaults[key]):
+            example = defaults[key]
+            raise InputError(f"{source}: {key} cannot be {value!r}; write it like {example!r}")
+    try:
+        return configure(**values)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def _flat(config: Config) -> dict[str, Any]:
     values = dataclasses.asdict(config)
-    data = _like(config) if data is None else data
-    values |= {"pixels": data, "rows": data} | other
-    return entry.make(**{n: values[n] for n in inspect.signature(entry.make).parameters})
+    for group in GROUPS:
+        values |= values.pop(group)
+    return values
 
 
-def training_family(config: Config, data: Any = None) -> Family:
-    """What the config trains on: tasks, or for a baseline all classes at once."""
-    if METHODS[config.method].pretrains and FAMILIES[config.family].shape:
-        count = config.ways * (config.shots + config.queries)
-        pixels = _like(config) if data is None else data
-        return all_classes(pixels, count, rotations=config.rotations)
-    return family_of(config, data, ways=config.train_ways or config.ways)
+def _grouped(flat: dict[str, Any]) -> Config:
+    groups: dict[str | None, dict[str, Any]] = {}
+    for name, value in flat.items():
+        groups.setdefault(NAMES[name], {})[name] = value
+    parts = {group: kind(**groups.get(group, {})) for group, kind in GROUPS.items()}
+    return Config(**groups.get(None, {}), **parts)
 
 
-def classifies(config: Config) -> bool:
-    """Whether tasks are about classes; otherwise they are about numbers."""
-    return family_of(config).metric is accuracy
+def _same_kind(value: Any, default: Any) -> bool:
+    """Whether a value from a file has the type of the default; an integer may stand for a float."""
+    if isinstance(default, list):
+        return isinstance(value, tuple) and all(_same_kind(v, 0.0) for v in value)
+    if default is None or isinstance(default, float):
+        optional = default is None and value is None
+        return optional or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    return type(value) is type(default)
 
 
-def _support(config: Config) -> Batch:
-    """Shapes and types of a task's support set."""
-    draw = lambda key, data: family_of(config, data).sample(key).support  # noqa: E731
-    return jax.eval_shape(draw, jax.random.key(0), _like(config))
+def _check_counts(settings: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise InputError(f"{name} must be at least 1; it is {value}")
 
 
-def plan_of(config: Config, ways: int | None = None) -> Plan:
-    """The config's network as plain data; without a head where a method has none."""
-    entry, embeds = FAMILIES[config.family], METHODS[config.method].embeds
-    x, y = _support(config)
-    outputs = None if embeds else _outputs(config, y, ways)
-    if entry.pictures:
-        return Plan("conv4", x.shape[1:], outputs, config.filters, pool=config.pool)
-    return Plan("mlp", x.shape[1:], outputs, config.width, depth=config.depth)
-
-
-def _outputs(config: Config, y: Any, ways: int | None = None) -> int:
-    """Of the network: classes of a task, or numbers of a target."""
-    if not classifies(config):
-        return y.shape[-1]
-    if ways is not None:
-        return ways
-    return own.classes(config.data) if config.family == "table" else config.ways
-
-
-def learner_of(
-    config: Config, alpha: float | Array | None = None, ways: int | None = None
-) -> Learner:
-    """The config's learner; `alpha` may be traced, for training many step sizes at once."""
-    entry, plan, family = FAMILIES[config.family], plan_of(config, ways), family_of(config)
-    net = build(plan)
-    initialise = published(config.head_sd) if entry.pictures else truncated_normal(config.W_sd)
-    options: dict[str, Any] = dataclasses.asdict(config.inner) | {
-        "loss": family.loss,
-        "step_size": alpha,
-        "initialise": initialise,
-        "tied": plan.head if config.tied else None,
-        "ways": None,
-    }
-    x, y = _support(config)
-    if classifies(config):
-        options |= {"ways": _outputs(config, y, ways), "most": config.shots + config.queries}
-    if entry.shape:  # a baseline's head is for all classes at once
-        options["outputs"] = (4 if config.rotations else 1) * entry.shape[0]
-    else:
-        options["outputs"] = _outputs(config, y)
-    options["features"] = jax.eval_shape(lambda x: predict(net, x), x).shape[-1]
-    return make(config.method, net, **known(config.method, options))
-
-
-def optimiser_of(config: Config) -> optax.GradientTransformation:
-    cosine = optax.cosine_decay_schedule(config.beta, config.iterations)
-    adam = optax.adam(cosine if config.schedule == "cosine" else config.beta)
-    return adam if config.clip is None else optax.chain(optax.clip(config.clip), adam)
+def _check_positive(settings: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError(f"{name} must be a positive number; it is {value}")

@@ -1,4 +1,8 @@
-"""Arrays and plain data in one file: safetensors with a JSON header. Reading it runs no code."""
+"""The one file format: safetensors with a JSON header. Reading a file never runs code.
+
+The header holds the kind of the file, the version of the format, the version of mtnet, and a
+SHA-256 of everything else in the file, so that damage is noticed.
+"""
 
 import hashlib
 import json
@@ -13,70 +17,98 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from mtnet.core.types import InputError
+import mtnet
+from mtnet.errors import InputError
+
+FORMAT = 2
+"""Version of the format; files of another version are refused."""
+KINDS = {
+    "network": "a meta-trained network (mtnet export)",
+    "model": "an adapted model (mtnet adapt)",
+    "estimator": "a fitted estimator (mtnet.save)",
+    "dataset": "a dataset (mtnet fit)",
+    "checkpoint": "a checkpoint (mtnet train)",
+}
 
 Arrays = dict[str, np.ndarray]
+Header = dict[str, Any]
 
 
-def write(path: Path, arrays: dict[str, Any], **about: Any) -> None:
-    """Arrays by name, and what else there is to know; whole, or not at all."""
+def write_arrays(path: Path, kind: str, arrays: dict[str, Any], **header: Any) -> None:
+    """Write arrays by name, and plain data in the header; the file is complete or unchanged."""
     try:
-        write_atomically(path, packed(arrays, **about))
+        write_atomically(path, pack(kind, arrays, **header))
     except OSError as error:
-        lacking = "" if path.parent.is_dir() else f" (there is no folder {path.parent})"
-        raise InputError(f"cannot write {path}: {error.strerror}{lacking}") from None
+        missing = "" if path.parent.is_dir() else f" (there is no folder {path.parent})"
+        raise InputError(f"cannot write {path}: {error.strerror}{missing}") from None
 
 
-def packed(arrays: dict[str, Any], **about: Any) -> bytes:
+def pack(kind: str, arrays: dict[str, Any], **header: Any) -> bytes:
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    header = {name: json.dumps(value) for name, value in about.items()}
-    return save(plain, {"sha256": digest(plain)} | header)
+    header |= {"kind": kind, "format": FORMAT, "mtnet_version": mtnet.__version__}
+    texts = {name: json.dumps(value) for name, value in header.items()}
+    return save(plain, texts | {"sha256": digest(plain, texts)})
 
 
-def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """What `write` wrote; a file that was cut short or altered is refused."""
+def read_arrays(path: Path, *kinds: str) -> tuple[Arrays, Header]:
+    """Read a file of one of these kinds; a damaged file or another kind is an InputError."""
     try:
-        return unpacked(path)
+        arrays, header = unpack(path)
     except SafetensorError as error:
-        raise InputError(f"cannot read {path}: not mtnet's, or cut short ({error})") from None
+        raise InputError(f"cannot read {path}: not a file of mtnet, or cut off ({error})") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error}") from None
     except ValueError as error:
         raise InputError(f"{path} is damaged: {error}") from None
+    if header["format"] != FORMAT:
+        version = header.get("mtnet_version")
+        raise InputError(
+            f"{path} has format {header['format']} (mtnet {version}), this mtnet reads format "
+            f"{FORMAT}: write it again"
+        )
+    if kinds and header["kind"] not in kinds:
+        wanted = " or ".join(KINDS[kind] for kind in kinds)
+        actual = KINDS.get(header["kind"], header["kind"])
+        raise InputError(f"{path} is {actual}, not {wanted}")
+    return arrays, header
 
 
-def unpacked(path: Path) -> tuple[Arrays, dict[str, Any]]:
+def unpack(path: Path) -> tuple[Arrays, Header]:
+    """The arrays and the header; ValueError if the checksum is wrong."""
     with safe_open(path, "numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        header = file.metadata() or {}
-    if digest(arrays) != header.pop("sha256", None):
-        raise ValueError("its checksum does not fit")
-    return arrays, {name: json.loads(value) for name, value in header.items()}
+        texts = file.metadata() or {}
+    sha256 = texts.pop("sha256", None)
+    if "format" not in texts:  # before format 2 the checksum covered the arrays only
+        return arrays, {"format": 1, "kind": None}
+    if digest(arrays, texts) != sha256:
+        raise ValueError("its checksum is wrong")
+    return arrays, {name: json.loads(value) for name, value in texts.items()}
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """All of the file or the old one: never a part."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Replace the file as a whole: a reader sees the old file or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with aside.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        temporary.replace(path)
     except OSError:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def named(tree: Any) -> dict[str, Any]:
-    """The tree's leaves by their path."""
+def leaves_by_name(tree: Any) -> dict[str, Any]:
+    """The leaves of a PyTree by their path."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path): leaf for path, leaf in flat}
 
 
-def restored(like: Any, arrays: Arrays) -> Any:
-    """The tree with these leaves; ValueError says which does not fit."""
-    wanted = named(like)
+def fill_tree(like: Any, arrays: Arrays) -> Any:
+    """A PyTree with the structure of `like` and these leaves; ValueError names one that differs."""
+    wanted = leaves_by_name(like)
     for name, leaf in wanted.items():
         if name not in arrays:
             raise ValueError(f"it has no {name}")
@@ -86,22 +118,25 @@ def restored(like: Any, arrays: Arrays) -> Any:
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-def filled(net: Any, arrays: Arrays) -> Any:
-    """A network, or one of shapes only, with these arrays in the place of its own."""
-    holds = lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
-    like, static = eqx.partition(net, holds)
-    return eqx.combine(restored(like, arrays), static)
+def fill_network(net: Any, arrays: Arrays) -> Any:
+    """A network, or the shapes of one, with its arrays replaced by these."""
+    is_leaf = lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
+    like, static = eqx.partition(net, is_leaf)
+    return eqx.combine(fill_tree(like, arrays), static)
 
 
 def arrays_of(net: Any) -> Arrays:
-    """A network's arrays by name, for `filled`."""
-    return {n: np.asarray(a) for n, a in named(eqx.filter(net, eqx.is_array)).items()}
+    """A network's arrays by name, for `fill_network`."""
+    return {n: np.asarray(a) for n, a in leaves_by_name(eqx.filter(net, eqx.is_array)).items()}
 
 
-def digest(arrays: Arrays) -> str:
-    """SHA-256 over names and bytes, so that damage which still parses is seen too."""
+def digest(arrays: Arrays, texts: dict[str, str] | None = None) -> str:
+    """SHA-256 of names, types, shapes and bytes of arrays, and of the texts of a header."""
     sha = hashlib.sha256()
     for name in sorted(arrays):
-        sha.update(name.encode())
-        sha.update(np.ascontiguousarray(arrays[name]).tobytes())
+        array = np.ascontiguousarray(arrays[name])
+        sha.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        sha.update(array.tobytes())
+    for name in sorted(texts or {}):
+        sha.update(f"{name}={(texts or {})[name]}\n".encode())
     return sha.hexdigest()

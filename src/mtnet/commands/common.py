@@ -5,7 +5,7 @@ import re
 
 from rich.console import Console
 
-from mtnet.core.types import InputError
+from mtnet.errors import InputError
 
 console = Console()
 errors = Console(stderr=True)

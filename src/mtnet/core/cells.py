@@ -5,7 +5,6 @@ comes first in `W`, and therefore one `T` and one row mask. Everything else in t
 floating point is meta-learned and not adapted.
 """
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatch
 from typing import Any, NamedTuple, TypeVar
@@ -15,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from mtnet.core.layers import BOX, Layer, dotted, find, name_of
-from mtnet.core.types import InputError
+from mtnet.core.layers import NNX_SUFFIX, Layer, dotted, find_layers, name_of
+from mtnet.errors import InputError, suggest
 
 X = TypeVar("X")
 Weights = tuple[Array, ...]  # one cell's arrays, output axis first: (W,) or (W, b)
@@ -43,7 +42,7 @@ def split(
     net: Any,
     *,
     cells: Sequence[str] | Mapping[str, int] | None = None,
-    leave_out: Sequence[str] = (),
+    meta_only: Sequence[str] = (),
     freeze: Sequence[str] = (),
     blocks: Mapping[str, int] = {},
 ) -> Split:
@@ -55,7 +54,7 @@ def split(
     - `cells`: name patterns (`layers.0`, `encoder.*`) of layers, or of raw arrays whose
       first axis is the output; `{"w*": -1}` says that it is the last. Left out: every
       layer that is known.
-    - `leave_out`: patterns of arrays that are meta-learned but not adapted.
+    - `meta_only`: patterns of arrays that are meta-learned but not adapted.
     - `freeze`: patterns of arrays that are neither: they keep their value.
     - `blocks`: how many blocks T has on its diagonal, by cell name or pattern; as many as
       the cell has outputs make it diagonal.
@@ -67,18 +66,18 @@ def split(
         twice = next(n for n in names if names.count(n) > 1)
         raise InputError(f"two arrays are called `{twice}`: rename the key that has a dot in it")
     floats = {n: a for n, a in leaves.items() if is_weight(a)}
-    layers = find(net, floats)
-    _check_patterns((*(cells or ()), *leave_out, *freeze), [*floats, *layers])
+    layers = find_layers(net, floats)
+    _check_patterns((*(cells or ()), *meta_only, *freeze), [*floats, *layers])
     _check_shared(floats)
-    members = _members(floats, layers, cells, (*leave_out, *freeze))
+    members = _members(floats, layers, cells, (*meta_only, *freeze))
     _check_patterns(tuple(blocks), list(members))
     adapted = {a for layer in members.values() for a in layer.arrays}
     rest = {n: a for n, a in floats.items() if n not in adapted and not _matches(n, freeze)}
     for name, array in rest.items():
-        if array.ndim > 1 and not _matches(name, leave_out):
+        if array.ndim > 1 and not _matches(name, meta_only):
             raise InputError(
                 f"`{name}` {array.shape} is a weight but no cell: name it in `cells` "
-                "(its first axis being the output), in `leave_out` or in `freeze`"
+                "(its first axis being the output), in `meta_only` or in `freeze`"
             )
 
     def join(W: Cells[Weights], rest: dict[str, Array]) -> Any:
@@ -113,7 +112,7 @@ def _members(
         axes = cells if isinstance(cells, Mapping) else dict.fromkeys(cells, 0)
         inside = {a for layer in kept.values() for a in layer.arrays}
         kept |= {  # a vector is meant only where it is named in full
-            n.removesuffix(BOX): Layer((n,), axis)
+            n.removesuffix(NNX_SUFFIX): Layer((n,), axis)
             for pattern, axis in axes.items()
             for n, a in floats.items()
             if n not in inside and (n == pattern or (a.ndim > 1 and _matches(n, [pattern])))
@@ -196,9 +195,8 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 def _check_patterns(patterns: Sequence[str], names: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(_matches(name, [pattern]) for name in names):
-            near = difflib.get_close_matches(pattern, names, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(names)}"
-            raise InputError(f"`{pattern}` names nothing in the network; {hint}")
+            hint = suggest(pattern, names)
+            raise InputError(f"`{pattern}` matches no array or layer of the network; {hint}")
 
 
 def _check_shared(floats: dict[str, Array]) -> None:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Key
 from scipy.special import stdtrit
 
 from mtnet.core.losses import predict
-from mtnet.core.types import Family, Learner, Theta
+from mtnet.core.types import Family, Learner, MetaParams
 
 DIVERGED_ABOVE = 100.0
 """A task whose query loss is not finite, or above this, counts as diverged."""
@@ -19,19 +19,19 @@ DIVERGED_ABOVE = 100.0
 def evaluate(
     learner: Learner,
     family: Family,
-    theta: Theta,
+    theta: MetaParams,
     *,
     tasks: int,
     steps: int,
     key: Key[Array, ""],
-    at_once: int = 50,
+    tasks_per_vmap: int = 50,
 ) -> Float[Array, "tasks points"]:
     """The metric on the query set of fresh tasks after 0, 1, ..., `steps` inner steps."""
 
     def one(key: Key[Array, ""]) -> Float[Array, " points"]:
         to_draw, to_learn = jax.random.split(key)
         support, query = family.sample(to_draw)
-        models = learner.path(theta, support, to_learn, steps)
+        models = learner.trajectory(theta, support, to_learn, steps)
         arrays, fixed = eqx.partition(models, eqx.is_array)
 
         def score(arrays: Any) -> Array:
@@ -40,7 +40,7 @@ def evaluate(
         # A learner without steps has one predictor, which is as good after any number of them.
         return jnp.broadcast_to(jax.lax.map(score, arrays), steps + 1)
 
-    return jax.lax.map(one, jax.random.split(key, tasks), batch_size=min(at_once, tasks))
+    return jax.lax.map(one, jax.random.split(key, tasks), batch_size=min(tasks_per_vmap, tasks))
 
 
 class Summary(NamedTuple):

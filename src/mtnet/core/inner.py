@@ -12,7 +12,8 @@ from mtnet.core import masks, probe, rules
 from mtnet.core.cells import Cells, Split, Weights, fold
 from mtnet.core.masks import AtTest, Relaxation
 from mtnet.core.rules import Rule
-from mtnet.core.types import Batch, InputError
+from mtnet.core.types import Batch
+from mtnet.errors import InputError
 
 
 class Theta(NamedTuple):
@@ -30,17 +31,17 @@ class Theta(NamedTuple):
 
 
 Draw = Literal["task", "step"]
-Statistics = Literal["transductive", "inductive"]
+StatisticsMode = Literal["transductive", "inductive"]
 CHOICES = {
     "relaxation": get_args(Relaxation),
     "draw": get_args(Draw),
     "at_test": get_args(AtTest),
-    "statistics": get_args(Statistics),
+    "statistics": get_args(StatisticsMode),
 }
 
 
 @dataclass(frozen=True)
-class Inner:
+class AdaptConfig:
     """How a task is learned, by default as in the paper (section 6.1; see docs/protocol.md)."""
 
     alpha: float = 0.01
@@ -59,7 +60,7 @@ class Inner:
     """Masks on new tasks: sample as in training, expected (their probability), threshold."""
     zeta_sd: float = 0.0
     """Spread of the mask logits at the start (the published code has 0.1 for "-full")."""
-    statistics: Statistics = "transductive"
+    statistics: StatisticsMode = "transductive"
     """Norms see the queries of a task together, as published, or keep to its support set."""
     remat: bool = False
     """Compute each step twice and remember less: memory for time where steps are many."""
@@ -81,8 +82,8 @@ class Inner:
                 )
 
 
-def rescaled(
-    theta: Theta, inner: Inner, alpha: float | Array
+def rescale(
+    theta: Theta, inner: AdaptConfig, alpha: float | Array
 ) -> tuple[Cells[Array], Cells[Weights]]:
     """T = c S and W = V / c with alpha c^2 fixed; theta holds S and V where that is asked for."""
     if inner.invariant is None or not theta.T:
@@ -92,23 +93,23 @@ def rescaled(
     return T, {cell: tuple(v / c for v in V) for cell, V in theta.W.items()}
 
 
-def drawn_masks(
-    zeta: Cells[Array | Weights], inner: Inner, key: Key[Array, ""], training: bool
+def task_masks(
+    zeta: Cells[Array | Weights], inner: AdaptConfig, key: Key[Array, ""], training: bool
 ) -> Cells[Array | Weights]:
     """M of every cell that has logits: by chance, eq. (bern), or settled for test time."""
     if training or inner.at_test == "sample":
         return masks.sample_tree(
             zeta, key, relaxation=inner.relaxation, temperature=inner.temperature
         )
-    return jax.tree.map(lambda z: masks.settled(z, inner.at_test), zeta)
+    return jax.tree.map(lambda z: masks.deterministic_mask(z, inner.at_test), zeta)
 
 
-def descend(
+def adapt_weights(
     theta: Theta,
     objective: Callable[[Any], Scalar],
     parts: Split,
     rule: Rule,
-    inner: Inner,
+    inner: AdaptConfig,
     *,
     alpha: float | Array,
     key: Key[Array, ""],
@@ -122,7 +123,7 @@ def descend(
     steps for W, eq. (mt_update); T and M stay fixed while a task is learned, so A = T W says
     it for any number of steps.
     """
-    T, W = rescaled(theta, inner, alpha)
+    T, W = rescale(theta, inner, alpha)
     rates = theta.alpha if rule.rates else dict.fromkeys(W, alpha)
     # T acts on matrices or, where that is less work, on the vectors they are made of.
     # (Not for first order, which holds dL/dA fixed but learns T and M through the step.)
@@ -133,7 +134,7 @@ def descend(
     }
 
     def draw(key: Key[Array, ""]) -> Cells[Array | Weights]:
-        return drawn_masks(theta.zeta, inner, key, training)
+        return task_masks(theta.zeta, inner, key, training)
 
     fixed = draw(key) if inner.draw == "task" else None
 

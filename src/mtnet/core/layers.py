@@ -11,12 +11,12 @@ import equinox as eqx
 import jax
 from jaxtyping import Array
 
-from mtnet.core.types import InputError
+from mtnet.errors import InputError
 
 LAYERS = (eqx.nn.Linear, eqx.nn.Conv, eqx.nn.ConvTranspose)
 RECURRENT = (eqx.nn.LSTMCell, eqx.nn.GRUCell)
 KNOWN = (*LAYERS, *RECURRENT, eqx.nn.Embedding)
-BOX = ".value"
+NNX_SUFFIX = ".value"
 """Flax NNX keeps an array in a box of its own, which names of cells do without."""
 
 
@@ -38,7 +38,7 @@ def dotted(*parts: str) -> str:
     return ".".join(filter(None, parts))
 
 
-def find(net: Any, floats: dict[str, Array]) -> dict[str, Layer]:
+def find_layers(net: Any, floats: dict[str, Array]) -> dict[str, Layer]:
     """Every layer of the network that is known, by name."""
     found = _of_equinox(net, floats) | _of_flax(net, floats)
     return {name: layer for name, layer in found.items() if layer.arrays}
@@ -66,10 +66,10 @@ def _of_equinox(net: Any, floats: dict[str, Array]) -> dict[str, Layer]:
 def _of_flax(net: Any, floats: dict[str, Array]) -> dict[str, Layer]:
     found: dict[str, Layer] = {}
     for name, array in floats.items():
-        parent, _, last = name.removesuffix(BOX).rpartition(".")
+        parent, _, last = name.removesuffix(NNX_SUFFIX).rpartition(".")
         if last not in ("kernel", "embedding") or array.ndim < 2:
             continue
-        box = BOX if name.endswith(BOX) else ""
+        box = NNX_SUFFIX if name.endswith(NNX_SUFFIX) else ""
         bias = dotted(parent, "bias") + box
         members = (name, bias) if last == "kernel" and bias in floats else (name,)
         found[parent or last] = Layer(members, axis=-1, groups=_flax_groups(net, parent))
@@ -94,7 +94,7 @@ def check_size(name: str, outputs: int, groups: int, itemsize: int) -> None:
     if megabytes > LARGEST_T:
         raise InputError(
             f"`{name}` has {outputs} outputs: its T would take {megabytes:.0f} MB; name it in "
-            f"`leave_out`, or give it a T of blocks, blocks={{'{name}': 64}}, or of a diagonal, "
+            f"`meta_only`, or give it a T of blocks, blocks={{'{name}': 64}}, or of a diagonal, "
             f"blocks={{'{name}': {outputs}}}"
         )
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, Scalar
 
-from mtnet.core.types import InputError, Predictor
+from mtnet.core.types import Predictor
+from mtnet.errors import InputError
 
 
 def predict(model: Predictor, x: Array, key: Key[Array, ""] | None = None) -> Array:

@@ -36,7 +36,7 @@ def sample(
     return straight_through(soft) if relaxation == "hard" else soft
 
 
-def settled(zeta: Float[Array, "*shape"], how: AtTest) -> Float[Array, "*shape"]:
+def deterministic_mask(zeta: Float[Array, "*shape"], how: AtTest) -> Float[Array, "*shape"]:
     """A mask without chance, for test time: its expectation, or 1 where zeta > 0."""
     if how == "expected":
         return jax.nn.sigmoid(zeta)

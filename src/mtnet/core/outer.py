@@ -9,30 +9,35 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from mtnet.core.types import Family, InputError, Learner, Theta
+from mtnet.core.types import Family, Learner, MetaParams
+from mtnet.errors import InputError
 
 
-class State(NamedTuple):
+class TrainState(NamedTuple):
     """All that meta-training needs, besides its key, to go on bit for bit."""
 
-    theta: Theta
+    theta: MetaParams
     optimiser: optax.OptState
     iteration: Int[Array, ""]
 
 
-def start(learner: Learner, optimiser: optax.GradientTransformation, key: Key[Array, ""]) -> State:
+def init_state(
+    learner: Learner, optimiser: optax.GradientTransformation, key: Key[Array, ""]
+) -> TrainState:
     theta = learner.init(key)
-    return State(theta, optimiser.init(theta), jnp.zeros((), jnp.int32))
+    return TrainState(theta, optimiser.init(theta), jnp.zeros((), jnp.int32))
 
 
-def meta_gradient(learner: Learner, family: Family, theta: Theta, keys: Array, at_once: int | None):
+def meta_gradient(
+    learner: Learner, family: Family, theta: MetaParams, keys: Array, tasks_per_vmap: int | None
+):
     """The mean query loss over freshly drawn tasks, one a key, and its gradient in theta.
 
-    `at_once` tasks go through one vectorised program, the next ones after them; `None` takes
+    `tasks_per_vmap` tasks go through one vectorised program, the next ones after them; `None` takes
     all together. Small networks are fastest together, convolutions on a CPU one by one.
     """
 
-    def mean_loss(theta: Theta, keys: Array) -> Float[Array, ""]:
+    def mean_loss(theta: MetaParams, keys: Array) -> Float[Array, ""]:
         def one(key: Key[Array, ""]) -> Float[Array, ""]:
             to_draw, to_learn = jax.random.split(key)
             return learner.loss(theta, family.sample(to_draw), to_learn)
@@ -41,41 +46,43 @@ def meta_gradient(learner: Learner, family: Family, theta: Theta, keys: Array, a
         return one(keys[0]) if len(keys) == 1 else jnp.mean(jax.vmap(one)(keys))
 
     value_and_gradient = jax.value_and_grad(mean_loss)
-    prepared, back = jax.vjp(learner.prepare, theta)
-    if at_once is None or at_once >= len(keys):
+    prepared, back = jax.vjp(learner.precompute, theta)
+    if tasks_per_vmap is None or tasks_per_vmap >= len(keys):
         loss, gradient = value_and_gradient(prepared, keys)
         return loss, back(gradient)[0]
-    if at_once < 1 or len(keys) % at_once:
-        raise InputError(f"at_once ({at_once}) must divide the meta-batch ({len(keys)})")
+    if tasks_per_vmap < 1 or len(keys) % tasks_per_vmap:
+        raise InputError(
+            f"tasks_per_vmap ({tasks_per_vmap}) must divide the meta-batch ({len(keys)})"
+        )
 
     def add(total, some_keys):
         return jax.tree.map(jnp.add, total, value_and_gradient(prepared, some_keys)), None
 
     zero = jax.tree.map(
-        jnp.zeros_like, jax.eval_shape(value_and_gradient, prepared, keys[:at_once])
+        jnp.zeros_like, jax.eval_shape(value_and_gradient, prepared, keys[:tasks_per_vmap])
     )
-    total, _ = jax.lax.scan(add, zero, keys.reshape(-1, at_once))
-    loss, gradient = jax.tree.map(lambda t: t * (at_once / len(keys)), total)
+    total, _ = jax.lax.scan(add, zero, keys.reshape(-1, tasks_per_vmap))
+    loss, gradient = jax.tree.map(lambda t: t * (tasks_per_vmap / len(keys)), total)
     return loss, back(gradient)[0]
 
 
-def advance(
+def run_meta_steps(
     learner: Learner,
     family: Family,
     optimiser: optax.GradientTransformation,
-    state: State,
+    state: TrainState,
     key: Key[Array, ""],
     *,
     iterations: int,
     meta_batch: int,
-    at_once: int | None = None,
-) -> tuple[State, Float[Array, " iterations"]]:
+    tasks_per_vmap: int | None = None,
+) -> tuple[TrainState, Float[Array, " iterations"]]:
     """`iterations` steps of the meta-learner, and the loss at each."""
 
-    def meta_step(state: State, _: Any) -> tuple[State, Array]:
+    def meta_step(state: TrainState, _: Any) -> tuple[TrainState, Array]:
         keys = task_keys(key, state.iteration, meta_batch)
-        loss, gradient = meta_gradient(learner, family, state.theta, keys, at_once)
-        return moved(optimiser, state, gradient), loss
+        loss, gradient = meta_gradient(learner, family, state.theta, keys, tasks_per_vmap)
+        return apply_meta_gradient(optimiser, state, gradient), loss
 
     return jax.lax.scan(meta_step, state, None, length=iterations)
 
@@ -85,11 +92,13 @@ def task_keys(key: Key[Array, ""], iteration: Int[Array, ""], meta_batch: int) -
     return jax.random.split(jax.random.fold_in(key, iteration), meta_batch)
 
 
-def moved(optimiser: optax.GradientTransformation, state: State, gradient: Theta) -> State:
+def apply_meta_gradient(
+    optimiser: optax.GradientTransformation, state: TrainState, gradient: MetaParams
+) -> TrainState:
     """The next state, eq. (theta)."""
     updates, opt_state = optimiser.update(gradient, state.optimiser, state.theta)
     theta = optax.apply_updates(state.theta, updates)
-    return State(theta, opt_state, state.iteration + 1)
+    return TrainState(theta, opt_state, state.iteration + 1)
 
 
 def meta_train(
@@ -101,8 +110,8 @@ def meta_train(
     data: Any = None,
     meta_batch: int = 25,
     optimiser: optax.GradientTransformation | None = None,
-    at_once: int | None = None,
-) -> Theta:
+    tasks_per_vmap: int | None = None,
+) -> MetaParams:
     """Meta-train from scratch and return the meta-parameters.
 
     **Arguments:**
@@ -119,9 +128,9 @@ def meta_train(
     to_start, to_train = jax.random.split(key)
 
     @eqx.filter_jit
-    def run(to_start: Array, to_train: Array, data: Any) -> tuple[State, Array]:
-        state = start(learner, optimiser, to_start)
-        return advance(
+    def run(to_start: Array, to_train: Array, data: Any) -> tuple[TrainState, Array]:
+        state = init_state(learner, optimiser, to_start)
+        return run_meta_steps(
             learner,
             family if isinstance(family, Family) else family(data),
             optimiser,
@@ -129,7 +138,7 @@ def meta_train(
             to_train,
             iterations=iterations,
             meta_batch=meta_batch,
-            at_once=at_once,
+            tasks_per_vmap=tasks_per_vmap,
         )
 
     return run(to_start, to_train, data)[0].theta

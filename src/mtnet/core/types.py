@@ -5,13 +5,10 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Key, Scalar
 
-Theta = Any  # meta-parameters: a PyTree of arrays, the learner's own business
+MetaParams = Any  # meta-parameters: a PyTree of arrays, the learner's own business
 Predictor = Any  # maps one example: a callable, or a pair of a module or function and its arrays
 Loss = Callable[[Array, Array], Scalar]  # (predictions, targets) -> scalar
-
-
-class InputError(Exception):
-    """Something a person gave us does not fit: one line, the thing and the remedy."""
+SPLITS = ("train", "validation", "test")
 
 
 class Batch(NamedTuple):
@@ -31,17 +28,17 @@ class Episode(NamedTuple):
 class Learner(NamedTuple):
     """A way to learn from tasks (section 2.1): pure functions, randomness from keys only."""
 
-    init: Callable[[Key[Array, ""]], Theta]
+    init: Callable[[Key[Array, ""]], MetaParams]
     """Meta-parameters before meta-training."""
-    adapt: Callable[[Theta, Batch, Key[Array, ""]], Predictor]
+    adapt: Callable[[MetaParams, Batch, Key[Array, ""]], Predictor]
     """The task's own predictor, learned from its support set."""
-    loss: Callable[[Theta, Episode, Key[Array, ""]], Scalar]
+    loss: Callable[[MetaParams, Episode, Key[Array, ""]], Scalar]
     """What meta-training minimises: the query loss after adaptation."""
-    path: Callable[[Theta, Batch, Key[Array, ""], int], Predictor]
+    trajectory: Callable[[MetaParams, Batch, Key[Array, ""], int], Predictor]
     """Predictors after 0, 1, ..., n steps, stacked along a leading axis.
 
     One alone where a learner has no steps."""
-    prepare: Callable[[Theta], Theta] = lambda theta: theta
+    precompute: Callable[[MetaParams], MetaParams] = lambda theta: theta
     """theta with what all tasks share computed already; the other functions take either."""
 
 

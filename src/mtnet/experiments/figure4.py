@@ -7,33 +7,32 @@ Published: bars without numbers, rising with the order. The data are the publish
 [-2, 2], c_i / 2^i), the step size is the text's 0.01, the meta-batch the published sine script's 4.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from mtnet.config import Config
+from mtnet.config import Config, configure
 from mtnet.core.inner import Theta
 from mtnet.core.masks import fraction_updated
-from mtnet.experiments.types import Experiment, Row
+from mtnet.experiments.types import Experiment, ReportFigure, Row
 
 ORDERS = (0, 1, 2)
 SETTINGS: dict[str, dict[str, Any]] = {  # name -> what differs from section 6.1
-    "code data": {"reach": 2.0, "halved": True},
+    "code data": {"x_max": 2.0, "damp_coefficients": True},
 }
 
 
 def trainings(quick: bool, seeds: int) -> dict[str, Config]:
-    base = Config(
+    base = configure(
         family="polynomial",
         meta_batch=4,
         seeds=tuple(range(seeds)),
         iterations=3_000 if quick else 60_000,
     )
     return {
-        f"{setting}, order {n}": replace(base, order=n, **changes)
+        f"{setting}, order {n}": base.replace(order=n, **changes)
         for setting, changes in SETTINGS.items()
         for n in ORDERS
     }
@@ -103,6 +102,33 @@ def _verdict(setting: str, what: str, orders: list[dict[str, Any]]) -> str:
     )
 
 
+def figures(results: dict[str, Any]) -> list[ReportFigure]:
+    """Figure 4 in both readings of the sign, over all logits and for each cell."""
+    from matplotlib.figure import Figure
+
+    from mtnet.report.plots import COLOURS
+
+    rows = {row["column"]: row for row in results["rows"]}
+    settings = [s for s in SETTINGS if f"{s}, order 0" in rows]
+    cells = [k for k in rows[f"{settings[0]}, order 0"]["per_seed"][0] if k.startswith("layers")]
+    panels = ["all logits", "as published", *cells]
+    figure = Figure(figsize=(2.9 * len(panels), 2.7 * len(settings)), layout="constrained")
+    grid = figure.subplots(len(settings), len(panels), sharey=True, squeeze=False)
+    for line, setting in zip(grid, settings, strict=True):
+        for axes, what in zip(line, panels, strict=True):
+            groups = [fractions(rows[f"{setting}, order {n}"], what) for n in ORDERS]
+            half = [1.96 * g.std(ddof=1) / len(g) ** 0.5 if len(g) > 1 else 0 for g in groups]
+            axes.bar(ORDERS, [g.mean() for g in groups], yerr=half, color=COLOURS[0], capsize=3)
+            for n, group in zip(ORDERS, groups, strict=True):
+                axes.plot(np.full(len(group), n), group, "k.", ms=2, alpha=0.5)
+            sign = "sigmoid(-zeta)" if what == "as published" else "sigmoid(zeta)"
+            axes.set_title(f"{setting}\n{what}: {sign}", fontsize=7)
+            axes.set(xticks=ORDERS, xlabel="order", ylim=(0, 1.05))
+        line[0].set_ylabel("fraction")
+    caption = "One dot per seed; bars: 95 % interval"
+    return [ReportFigure("Fraction of weights updated", figure, caption)]
+
+
 FIGURE4 = Experiment(
     "figure4",
     "how many weights move, by order of polynomial",
@@ -111,4 +137,5 @@ FIGURE4 = Experiment(
     seeds=(20, 4),
     extra=extra,
     notes=notes,
+    figures=figures,
 )

@@ -8,9 +8,7 @@ Published: MT-net 0.76 / 0.49 / 0.33. The MAML and Meta-SGD rows are quoted ther
 al. 2017. The meta-batch is not stated; 25 is the MAML code's, 4 the published sine script's.
 """
 
-from dataclasses import replace
-
-from mtnet.config import Config
+from mtnet.config import Config, configure
 from mtnet.core.rules import RULES
 from mtnet.experiments.types import Experiment, Row
 
@@ -30,9 +28,9 @@ SLOW = ("meta-lstm b25", "l-maml b25")
 
 
 def trainings(quick: bool, seeds: int) -> dict[str, Config]:
-    base = Config(seeds=tuple(range(seeds)), iterations=3_000 if quick else 60_000)
+    base = configure(seeds=tuple(range(seeds)), iterations=3_000 if quick else 60_000)
     return {
-        f"{method} b{meta_batch}": replace(base, method=method, meta_batch=meta_batch)
+        f"{method} b{meta_batch}": base.replace(method=method, meta_batch=meta_batch)
         for meta_batch in ((25,) if quick else (25, 4))
         for method in RULES
     }
@@ -41,10 +39,10 @@ def trainings(quick: bool, seeds: int) -> dict[str, Config]:
 def also(quick: bool, seeds: int) -> dict[str, Config]:
     """Systems that the paper compares with on pictures only, in the same protocol."""
     base = trainings(quick, seeds)["mt-net b25"]
-    each = {f"{method} b25": replace(base, method=method) for method in ALSO}
+    each = {f"{method} b25": base.replace(method=method) for method in ALSO}
     if not quick:
         for name in SLOW:
-            each[name] = replace(each[name], iterations=2_000, seeds=base.seeds[:2])
+            each[name] = each[name].replace(iterations=2_000, seeds=base.seeds[:2])
     return each
 
 
@@ -52,7 +50,7 @@ def rows(configs: dict[str, Config]) -> list[Row]:
     return [
         Row(
             method=c.method,
-            column=f"{shots}-shot, meta-batch {c.meta_batch}",
+            column=f"{shots}-shot, meta-batch {c.outer.meta_batch}",
             training=name,
             alpha=c.inner.alpha,
             test={"shots": shots},

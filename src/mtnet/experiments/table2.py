@@ -8,10 +8,7 @@ not in the paper: an MT-net with T = c S, W = V / c and alpha c^2 = 0.01, which 
 trains alike for every alpha, so that two of the seeds are enough to show it.
 """
 
-from dataclasses import replace
-
-from mtnet.config import Config
-from mtnet.core.inner import Inner
+from mtnet.config import Config, configure
 from mtnet.experiments.types import Experiment, Row
 
 ALPHAS = (10.0, 1.0, 0.1, 0.01, 0.001, 0.0001)
@@ -46,9 +43,9 @@ TRIVIAL_ABOVE = 3.0
 
 
 def trainings(quick: bool, seeds: int) -> dict[str, Config]:
-    base = Config(seeds=tuple(range(seeds)), iterations=3_000 if quick else 60_000, sweep=ALPHAS)
-    rescaled = replace(base, seeds=base.seeds[:2], inner=Inner(invariant=0.01))
-    return {m: replace(base, method=m) for m in PUBLISHED} | {"mt-net, T = c S": rescaled}
+    base = configure(seeds=tuple(range(seeds)), iterations=3_000 if quick else 60_000, sweep=ALPHAS)
+    rescaled = base.replace(seeds=base.seeds[:2], invariant=0.01)
+    return {m: base.replace(method=m) for m in PUBLISHED} | {"mt-net, T = c S": rescaled}
 
 
 def rows(configs: dict[str, Config]) -> list[Row]:

@@ -15,13 +15,11 @@ Omniglot the settings here reach most of that in a fraction of the work: half th
 mini-ImageNet they are what a laptop can do: half the meta-batch, beta going to zero along a cosine.
 """
 
-from dataclasses import replace
 from typing import Any
 
-from mtnet.config import Config
+from mtnet.config import Config, from_dict
 from mtnet.experiments.types import Experiment, Row
 from mtnet.methods import METHODS
-from mtnet.settings import from_dict
 
 STEPS = (3, 5, 10)
 PUBLISHED: dict[str, tuple[str | None, str | None, str | None]] = {
@@ -99,10 +97,10 @@ def table3(
             config = from_dict(values | common | own.get(method, {}), name)
             if quick:
                 half = quick_iterations // 2
-                config = replace(config, iterations=quick_iterations, validate_every=half)
+                config = config.replace(iterations=quick_iterations, validate_every=half)
             each[method] = config
         if longer and not quick:
-            each[f"mt-net, {longer} iterations"] = replace(each["mt-net"], iterations=longer)
+            each[f"mt-net, {longer} iterations"] = each["mt-net"].replace(iterations=longer)
         return each
 
     def rows(configs: dict[str, Config]) -> list[Row]:

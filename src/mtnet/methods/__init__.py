@@ -4,17 +4,25 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mtnet.core.inner import Inner
+from mtnet.core.inner import AdaptConfig
 from mtnet.core.types import Learner
-from mtnet.methods import baselines, embedding, gradient, laplace, map_ssvm, matching, meta_lstm
+from mtnet.methods import (
+    baselines,
+    gradient,
+    laplace,
+    map_ssvm,
+    matching,
+    meta_lstm,
+    metric_based as embedding,
+)
 
-GRADIENT = ("loss", "initialise", "step_size", *(f.name for f in dataclasses.fields(Inner)))
+GRADIENT = ("loss", "initialise", "step_size", *(f.name for f in dataclasses.fields(AdaptConfig)))
 """Settings that a method which moves weights by gradient has a use for."""
 COMPARES = ("ways", "initialise", "statistics")
 PRETRAINS = (*COMPARES, "loss", "features", "outputs")
 
 
-WEIGHTS = (*GRADIENT, "tied")
+WEIGHTS = (*GRADIENT, "shared_head")
 
 
 class Method(NamedTuple):
@@ -75,10 +83,10 @@ METHODS: dict[str, Method] = {
         "rankings by a structural SVM on mAP (Triantafillou et al. 2017)",
         map_ssvm.map_ssvm,
         "class means",
-        "most",
+        "max_per_class",
     ),
     "map-direct": _compares(
-        "the same by direct loss minimisation", map_ssvm.map_direct, "class means", "most"
+        "the same by direct loss minimisation", map_ssvm.map_direct, "class means", "max_per_class"
     ),
     "fine-tune": _baseline(
         "one network for all classes, then a new head (Ravi & Larochelle 2017)",

@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Scalar
 
-from mtnet.core.inner import Statistics
+from mtnet.core.inner import StatisticsMode
 from mtnet.core.losses import cross_entropy, predict
+from mtnet.core.norms import freeze_batch_stats
 from mtnet.core.types import Batch, Episode, Learner, Loss
-from mtnet.methods.embedding import Initialise, begin, one_hot, unit
-from mtnet.nets.norm import settle
+from mtnet.methods.metric_based import Initialise, one_hot, redraw, unit
 
 
-class Trained(NamedTuple):
+class PretrainedParams(NamedTuple):
     """theta of both: the arrays of the network, and a head for all classes (or the outputs)."""
 
     net: Any
@@ -55,7 +55,7 @@ class Neighbours(eqx.Module):
         return jnp.max(jnp.where(member, cosines[:, None], -2.0), axis=0)
 
 
-Adapt = Callable[[Trained, Any, Batch, int], Any]
+Adapt = Callable[[PretrainedParams, Any, Batch, int], Any]
 
 
 def fine_tune(
@@ -69,7 +69,7 @@ def fine_tune(
     step_size: float | Array | None = None,
     steps: int = 1,
     initialise: Initialise | None = None,
-    statistics: Statistics = "transductive",
+    statistics: StatisticsMode = "transductive",
 ) -> Learner:
     """A new head, by `steps` of gradient descent with step `alpha`.
 
@@ -81,7 +81,7 @@ def fine_tune(
     """
     rate = alpha if step_size is None else step_size
 
-    def heads(theta: Trained, made: Any, support: Batch, steps: int) -> Any:
+    def heads(theta: PretrainedParams, made: Any, support: Batch, steps: int) -> Any:
         f = predict(made, support.x)
         first = theta.W, theta.b
         if ways is not None:
@@ -97,11 +97,11 @@ def fine_tune(
         _, later = jax.lax.scan(step, first, length=steps)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, later)
 
-    def path(theta: Trained, made: Any, support: Batch, steps: int) -> Headed:
+    def trajectory(theta: PretrainedParams, made: Any, support: Batch, steps: int) -> Headed:
         W, b = heads(theta, made, support, steps)
         return eqx.filter_vmap(lambda W, b: Headed(made, W, b))(W, b)
 
-    return _pretrained(net, features, outputs, path, steps, loss, initialise, statistics)
+    return _pretrained(net, features, outputs, trajectory, steps, loss, initialise, statistics)
 
 
 def nearest_neighbour(
@@ -112,46 +112,46 @@ def nearest_neighbour(
     ways: int | None = None,
     loss: Loss = cross_entropy,
     initialise: Initialise | None = None,
-    statistics: Statistics = "transductive",
+    statistics: StatisticsMode = "transductive",
 ) -> Learner:
     """No step at all: the nearest support example's label, or value."""
 
-    def path(theta: Trained, made: Any, support: Batch, steps: int) -> Neighbours:
+    def trajectory(theta: PretrainedParams, made: Any, support: Batch, steps: int) -> Neighbours:
         model = Neighbours(made, predict(made, support.x), support.y, ways)
         return jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, model)
 
-    return _pretrained(net, features, outputs, path, 0, loss, initialise, statistics)
+    return _pretrained(net, features, outputs, trajectory, 0, loss, initialise, statistics)
 
 
 def _pretrained(
     net: Any,
     features: int,
     outputs: int,
-    path: Adapt,
+    trajectory: Adapt,
     steps: int,
     loss: Loss,
     initialise: Initialise | None,
-    statistics: Statistics,
+    statistics: StatisticsMode,
 ) -> Learner:
     static = eqx.filter(net, eqx.is_inexact_array, inverse=True)
 
-    def init(key: Key[Array, ""]) -> Trained:
+    def init(key: Key[Array, ""]) -> PretrainedParams:
         to_net, to_head = jax.random.split(key)
-        begun = net if initialise is None else begin(net, initialise, to_net)
+        begun = net if initialise is None else redraw(net, initialise, to_net)
         spread = (features + outputs) ** -0.5
         W = spread * jax.random.normal(to_head, (outputs, features))
-        return Trained(eqx.filter(begun, eqx.is_inexact_array), W, jnp.zeros(outputs))
+        return PretrainedParams(eqx.filter(begun, eqx.is_inexact_array), W, jnp.zeros(outputs))
 
-    def along(theta: Trained, support: Batch, key: Key[Array, ""], steps: int) -> Any:
+    def along(theta: PretrainedParams, support: Batch, key: Key[Array, ""], steps: int) -> Any:
         made = eqx.combine(theta.net, static)
-        made = settle(made, support.x) if statistics == "inductive" else made
-        return path(theta, made, support, steps)
+        made = freeze_batch_stats(made, support.x) if statistics == "inductive" else made
+        return trajectory(theta, made, support, steps)
 
-    def adapt(theta: Trained, support: Batch, key: Key[Array, ""]) -> Any:
+    def adapt(theta: PretrainedParams, support: Batch, key: Key[Array, ""]) -> Any:
         models = along(theta, support, key, steps)
         return jax.tree.map(lambda a: a[-1] if eqx.is_array(a) else a, models)
 
-    def joint_loss(theta: Trained, episode: Episode, key: Key[Array, ""]) -> Scalar:
+    def joint_loss(theta: PretrainedParams, episode: Episode, key: Key[Array, ""]) -> Scalar:
         """All classes, or tasks, at once: nothing is adapted while training."""
         model = Headed(eqx.combine(theta.net, static), theta.W, theta.b)
         return loss(predict(model, episode.query.x), episode.query.y)

@@ -11,13 +11,14 @@ from equinox.nn import inference_mode
 from jaxtyping import Array, Key, Scalar
 
 from mtnet.core.cells import Cells, Split, Weights, fold, identity, split
-from mtnet.core.inner import Inner, Theta, descend, objective_on, rescaled
+from mtnet.core.inner import AdaptConfig, Theta, adapt_weights, objective_on, rescale
 from mtnet.core.layers import check_size
 from mtnet.core.losses import mse, predict
+from mtnet.core.norms import freeze_batch_stats
 from mtnet.core.rules import RULES, Rule
-from mtnet.core.tied import tie, untie
-from mtnet.core.types import Batch, Episode, InputError, Learner, Loss
-from mtnet.nets.norm import settle
+from mtnet.core.shared_head import collapse_head, expand_head
+from mtnet.core.types import Batch, Episode, Learner, Loss
+from mtnet.errors import InputError
 
 Initialise = Callable[[Cells[Weights], Key[Array, ""]], Cells[Weights]]
 
@@ -25,15 +26,15 @@ Initialise = Callable[[Cells[Weights], Key[Array, ""]], Cells[Weights]]
 def gradient_learner(
     net: Any,
     rule: Rule,
-    inner: Inner,
+    inner: AdaptConfig,
     *,
     loss: Loss = mse,
     step_size: float | Array | None = None,
     cells: Sequence[str] | Mapping[str, int] | None = None,
-    leave_out: Sequence[str] = (),
+    meta_only: Sequence[str] = (),
     freeze: Sequence[str] = (),
     blocks: Mapping[str, int] = {},
-    tied: str | None = None,
+    shared_head: str | None = None,
     initialise: Initialise | None = None,
 ) -> Learner:
     """Turn any network into a learner that adapts by the given rule.
@@ -45,15 +46,17 @@ def gradient_learner(
     - `rule`, `inner`: which linear map on the gradient, and the options of the inner loop.
     - `loss`: `(predictions, targets) -> scalar`, for support and query alike.
     - `step_size`: stands for `inner.alpha` where given; may be traced, to train many at once.
-    - `cells`, `leave_out`, `freeze`, `blocks`: see `mtnet.core.cells.split`.
-    - `tied`: the cell whose outputs are the classes, where tasks may have any number of them
-      (`mtnet.core.tied`): theta serves a network with any number of outputs there.
+    - `cells`, `meta_only`, `freeze`, `blocks`: see `mtnet.core.cells.split`.
+    - `shared_head`: the cell whose outputs are the classes, where tasks may have any number of them
+      (`mtnet.core.shared_head`): theta serves a network with any number of outputs there.
     - `initialise`: redraws the weights in `init`; where left out they start as in `net`.
     """
-    parts = split(net, cells=cells, leave_out=leave_out, freeze=freeze, blocks=blocks)
-    if tied is not None:
-        classes = classes_of(parts, tied)
-        parts = parts._replace(groups=parts.groups | {tied: classes}, called=parts.called - {tied})
+    parts = split(net, cells=cells, meta_only=meta_only, freeze=freeze, blocks=blocks)
+    if shared_head is not None:
+        classes = classes_of(parts, shared_head)
+        parts = parts._replace(
+            groups=parts.groups | {shared_head: classes}, called=parts.called - {shared_head}
+        )
     if rule.T:
         for cell, (W, *_) in parts.W.items():
             check_size(cell, len(W), parts.groups[cell], W.dtype.itemsize)
@@ -73,10 +76,10 @@ def gradient_learner(
             zeta = _truncated_normal(zeta, to_logits, inner.zeta_sd)
         rates = jax.tree.map(lambda w: jnp.full_like(w, alpha), W) if rule.rates else {}
         theta = Theta(W, T, zeta, rates, parts.rest)
-        return theta if tied is None else tie(theta, tied)
+        return theta if shared_head is None else collapse_head(theta, shared_head)
 
     def whole(theta: Theta) -> Theta:
-        return theta if tied is None else untie(theta, tied, classes)
+        return theta if shared_head is None else expand_head(theta, shared_head, classes)
 
     def on(batch: Batch, key: Array, training: bool) -> Callable[[Any], Scalar]:
         """The loss of a network on a batch; it may drop out only in training."""
@@ -92,7 +95,7 @@ def gradient_learner(
         theta = whole(theta)
         net = parts.join(parts.W, theta.rest)
         _check(support, inference_mode(net) if drops else net)
-        return descend(
+        return adapt_weights(
             theta,
             on(support, jax.random.fold_in(key, 1), training),
             parts,
@@ -106,13 +109,13 @@ def gradient_learner(
         )
 
     def settled(net: Any, support: Batch) -> Any:
-        return settle(net, support.x) if inner.statistics == "inductive" else net
+        return freeze_batch_stats(net, support.x) if inner.statistics == "inductive" else net
 
     def finished(theta: Theta, A: Cells[Weights], support: Batch) -> Any:
         net = parts.join(A, theta.rest)
         return settled(inference_mode(net) if drops else net, support)
 
-    def path(theta: Theta, support: Batch, key: Key[Array, ""], steps: int) -> Any:
+    def trajectory(theta: Theta, support: Batch, key: Key[Array, ""], steps: int) -> Any:
         _, A = weights(theta, support, key, steps, False)
         return eqx.filter_vmap(lambda A: finished(theta, A, support))(A)
 
@@ -125,16 +128,18 @@ def gradient_learner(
         net = settled(parts.join(A, theta.rest), episode.support)
         return on(episode.query, jax.random.fold_in(key, 2), True)(net)
 
-    def prepare(theta: Theta) -> Theta:
-        return theta._replace(A=fold(*rescaled(whole(theta), inner, alpha)))
+    def precompute(theta: Theta) -> Theta:
+        return theta._replace(A=fold(*rescale(whole(theta), inner, alpha)))
 
-    return Learner(init, adapt, query_loss, path, prepare)
+    return Learner(init, adapt, query_loss, trajectory, precompute)
 
 
-def classes_of(parts: Split, tied: str) -> int:
-    if tied not in parts.W:
-        raise InputError(f"there is no cell `{tied}` to tie; there are: {', '.join(parts.W)}")
-    return len(parts.W[tied][0])
+def classes_of(parts: Split, shared_head: str) -> int:
+    if shared_head not in parts.W:
+        raise InputError(
+            f"there is no cell `{shared_head}` to tie; there are: {', '.join(parts.W)}"
+        )
+    return len(parts.W[shared_head][0])
 
 
 def drops_out(net: Any) -> bool:
@@ -187,7 +192,7 @@ def _named(name: str) -> Callable[..., Learner]:
     own = inspect.signature(gradient_learner).parameters
 
     def make(net: Any, **options: Any) -> Learner:
-        inner = Inner(**{k: v for k, v in options.items() if k not in own})
+        inner = AdaptConfig(**{k: v for k, v in options.items() if k not in own})
         return gradient_learner(
             net, RULES[name], inner, **{k: v for k, v in options.items() if k in own}
         )

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Scalar
 
 from mtnet.core.cells import Cells, split
-from mtnet.core.inner import Inner, Theta
+from mtnet.core.inner import AdaptConfig, Theta
 from mtnet.core.losses import mse, predict
 from mtnet.core.rules import RULES
 from mtnet.core.types import Batch, Episode, Learner, Loss
@@ -41,7 +41,12 @@ def l_maml(
     eta is small because log det H is a sum over all weights, the query loss a mean.
     """
     learner = gradient_learner(
-        net, RULES["maml"], Inner(**inner), loss=loss, step_size=step_size, initialise=initialise
+        net,
+        RULES["maml"],
+        AdaptConfig(**inner),
+        loss=loss,
+        step_size=step_size,
+        initialise=initialise,
     )
 
     def query_loss(theta: Theta, episode: Episode, key: Key[Array, ""]) -> Scalar:

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Scalar
 
 from mtnet.core.losses import predict
 from mtnet.core.types import Episode, Learner
-from mtnet.methods.embedding import SCALE, class_means, comparing, unit
+from mtnet.methods.metric_based import COSINE_SCALE, class_means, metric_learner, unit
 
 Scores = Float[Array, " n"]
 Marks = Bool[Array, " n"]
@@ -29,25 +29,40 @@ EPSILON = 1.0
 
 
 def map_ssvm(
-    net: Any, *, ways: int, most: int | None = None, scale: float = SCALE, **options: Any
+    net: Any,
+    *,
+    ways: int,
+    max_per_class: int | None = None,
+    scale: float = COSINE_SCALE,
+    **options: Any,
 ) -> Learner:
     """The structural SVM; a new example goes to the class with the largest mean cosine.
 
-    `most`: examples of a class in an episode, at the most; knowing it makes training faster.
+    `max_per_class`: examples of a class in an episode, at most; knowing it makes training faster.
     `options`: those of `comparing`.
     """
-    return _ranking(structural_svm, net, ways, most, scale, options)
+    return _ranking(structural_svm, net, ways, max_per_class, scale, options)
 
 
 def map_direct(
-    net: Any, *, ways: int, most: int | None = None, scale: float = SCALE, **options: Any
+    net: Any,
+    *,
+    ways: int,
+    max_per_class: int | None = None,
+    scale: float = COSINE_SCALE,
+    **options: Any,
 ) -> Learner:
     """The direct loss: (max_y [F(y) + epsilon (1 - AP(y))] - max_y F(y)) / epsilon."""
-    return _ranking(direct_loss, net, ways, most, scale, options)
+    return _ranking(direct_loss, net, ways, max_per_class, scale, options)
 
 
 def _ranking(
-    objective: Any, net: Any, ways: int, most: int | None, scale: float, options: dict[str, Any]
+    objective: Any,
+    net: Any,
+    ways: int,
+    max_per_class: int | None,
+    scale: float,
+    options: dict[str, Any],
 ) -> Learner:
     def loss(net: Any, episode: Episode) -> Scalar:
         """Support and query are one set: each of its points ranks the rest."""
@@ -55,10 +70,10 @@ def _ranking(
         features = unit(predict(net, x))
         same, itself = y[:, None] == y[None, :], jnp.eye(len(y), dtype=bool)
         phi = scale * features @ features.T
-        each = jax.vmap(lambda *row: objective(*row, most))(phi, same, ~itself)
+        each = jax.vmap(lambda *row: objective(*row, max_per_class))(phi, same, ~itself)
         return jnp.mean(each)
 
-    return comparing(
+    return metric_learner(
         net,
         lambda _, features, labels: class_means(unit(features), labels, ways),
         lambda f, means: means @ unit(f),
@@ -67,13 +82,17 @@ def _ranking(
     )
 
 
-def structural_svm(phi: Scores, relevant: Marks, there: Marks, most: int | None = None) -> Scalar:
+def structural_svm(
+    phi: Scores, relevant: Marks, there: Marks, max_per_class: int | None = None
+) -> Scalar:
     """How much the best wrong ranking is ahead of the true one, with its loss added."""
-    return best_ranking(phi, relevant, there, 1.0, most) - true_score(phi, relevant, there)
+    return best_ranking(phi, relevant, there, 1.0, max_per_class) - true_score(phi, relevant, there)
 
 
-def direct_loss(phi: Scores, relevant: Marks, there: Marks, most: int | None = None) -> Scalar:
-    best = partial(best_ranking, phi, relevant, there, most=most)
+def direct_loss(
+    phi: Scores, relevant: Marks, there: Marks, max_per_class: int | None = None
+) -> Scalar:
+    best = partial(best_ranking, phi, relevant, there, max_per_class=max_per_class)
     return (best(EPSILON) - best(0.0)) / EPSILON
 
 
@@ -85,12 +104,12 @@ def true_score(phi: Scores, relevant: Marks, there: Marks) -> Scalar:
 
 
 def best_ranking(
-    phi: Scores, relevant: Marks, there: Marks, weight: float, most: int | None = None
+    phi: Scores, relevant: Marks, there: Marks, weight: float, max_per_class: int | None = None
 ) -> Scalar:
     """max_y [F(y) + weight (1 - AP(y))], exactly.
 
-    Both P and N stand in the order of phi in the best ranking. With i of P (`most` at the most)
-    and j of N ranked,
+    Both P and N stand in the order of phi in the best ranking. With i of P (at most
+    `max_per_class`) and j of N ranked,
 
         h(i, j) = max( h(i - 1, j) - weight / |P| * i / (i + j),     the next is of P
                        h(i, j - 1) + B(i, j) ),                      the next is of N
@@ -98,7 +117,7 @@ def best_ranking(
     """
     P, N = relevant & there, ~relevant & there
     p, n = jnp.maximum(jnp.sum(P), 1), jnp.maximum(jnp.sum(N), 1)
-    a, b = _descending(phi, P)[:most], _descending(phi, N)
+    a, b = _descending(phi, P)[:max_per_class], _descending(phi, N)
     j = jnp.arange(len(b) + 1)
 
     def added(i: Array, sum_a: Array) -> Float[Array, " places"]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from mtnet.core.types import Learner
-from mtnet.methods.embedding import SCALE, comparing, one_hot, unit
+from mtnet.methods.metric_based import COSINE_SCALE, metric_learner, one_hot, unit
 
 READS = 5
 """Times the attention LSTM of a query reads the support set."""
@@ -30,7 +30,7 @@ class Context(NamedTuple):
     reader: eqx.nn.LSTMCell
 
 
-def matching(net: Any, *, ways: int, scale: float = SCALE, **options: Any) -> Learner:
+def matching(net: Any, *, ways: int, scale: float = COSINE_SCALE, **options: Any) -> Learner:
     """p(y | x) = sum_i a(x, x_i) y_i, where a is a softmax of `scale` times the cosines.
 
     `options`: those of `comparing`.
@@ -39,11 +39,11 @@ def matching(net: Any, *, ways: int, scale: float = SCALE, **options: Any) -> Le
     def remember(_: Any, features: Array, labels: Int[Array, " n"]) -> Memory:
         return Memory(features, one_hot(labels, ways), None)
 
-    return comparing(net, remember, partial(attention, scale=scale), **options)
+    return metric_learner(net, remember, partial(attention, scale=scale), **options)
 
 
 def matching_fce(
-    net: Any, *, ways: int, features: int, scale: float = SCALE, **options: Any
+    net: Any, *, ways: int, features: int, scale: float = COSINE_SCALE, **options: Any
 ) -> Learner:
     """The same with full context embeddings: every feature is seen in the light of the others.
 
@@ -62,7 +62,7 @@ def matching_fce(
         order = jnp.lexsort((f[:, 0], labels))
         return Memory(in_context(context, f[order]), one_hot(labels[order], ways), context.reader)
 
-    return comparing(net, remember, partial(attention, scale=scale), extra=extra, **options)
+    return metric_learner(net, remember, partial(attention, scale=scale), extra=extra, **options)
 
 
 def attention(

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, Scalar
 
-from mtnet.core.inner import Statistics, objective_on
+from mtnet.core.inner import StatisticsMode, objective_on
 from mtnet.core.losses import mse, predict
+from mtnet.core.norms import freeze_batch_stats
 from mtnet.core.types import Batch, Episode, Learner, Loss
-from mtnet.methods.embedding import Initialise, begin
-from mtnet.nets.norm import settle
+from mtnet.methods.metric_based import Initialise, redraw
 
 HIDDEN, P = 20, 10.0
 
@@ -37,7 +37,7 @@ class Gate(NamedTuple):
         return jax.nn.sigmoid(h @ self.h + c * self.c + last * self.last + self.b)
 
 
-class Rule(NamedTuple):
+class LSTMParams(NamedTuple):
     """theta: the first weights, and how they move."""
 
     c: Float[Array, " weights"]
@@ -46,7 +46,7 @@ class Rule(NamedTuple):
     f: Gate
 
 
-class State(NamedTuple):
+class LSTMState(NamedTuple):
     """What goes from one step to the next: weights, both gates, and the LSTM's own (h, c)."""
 
     c: Float[Array, " weights"]
@@ -61,7 +61,7 @@ def meta_lstm(
     loss: Loss = mse,
     steps: int = 5,
     initialise: Initialise | None = None,
-    statistics: Statistics = "transductive",
+    statistics: StatisticsMode = "transductive",
 ) -> Learner:
     """Any network whose every weight moves by the learned rule, for `steps` steps."""
 
@@ -69,19 +69,19 @@ def meta_lstm(
         arrays, static = eqx.partition(net, eqx.is_inexact_array)
         return eqx.combine(ravel_pytree(arrays)[1](c), static)
 
-    def init(key: Key[Array, ""]) -> Rule:
+    def init(key: Key[Array, ""]) -> LSTMParams:
         to_net, to_lstm, to_i, to_f = jax.random.split(key, 4)
-        begun = net if initialise is None else begin(net, initialise, to_net)
+        begun = net if initialise is None else redraw(net, initialise, to_net)
         c = ravel_pytree(eqx.filter(begun, eqx.is_inexact_array))[0]
         # Steps begin small, around sigmoid(-4.5) = 0.01, and next to nothing is forgotten.
         gates = gate(to_i, -5.0, -4.0), gate(to_f, 4.0, 6.0)
-        return Rule(c, eqx.nn.LSTMCell(4, HIDDEN, key=to_lstm), *gates)
+        return LSTMParams(c, eqx.nn.LSTMCell(4, HIDDEN, key=to_lstm), *gates)
 
-    def along(theta: Rule, support: Batch, steps: int) -> Float[Array, "points weights"]:
+    def along(theta: LSTMParams, support: Batch, steps: int) -> Float[Array, "points weights"]:
         """The weights before the first step, and after each."""
         task = objective_on(support, loss, predict)
 
-        def step(state: State, _: None) -> tuple[State, Array]:
+        def step(state: LSTMState, _: None) -> tuple[LSTMState, Array]:
             value, g = jax.value_and_grad(lambda c: task(unravel(c)))(state.c)
             state = move(theta, state, *jax.lax.stop_gradient((value, g)))
             return state, state.c
@@ -91,34 +91,36 @@ def meta_lstm(
 
     def finished(c: Array, support: Batch) -> Any:
         made = unravel(c)
-        return settle(made, support.x) if statistics == "inductive" else made
+        return freeze_batch_stats(made, support.x) if statistics == "inductive" else made
 
-    def adapt(theta: Rule, support: Batch, key: Key[Array, ""]) -> Any:
+    def adapt(theta: LSTMParams, support: Batch, key: Key[Array, ""]) -> Any:
         return finished(along(theta, support, steps)[-1], support)
 
-    def query_loss(theta: Rule, episode: Episode, key: Key[Array, ""]) -> Scalar:
+    def query_loss(theta: LSTMParams, episode: Episode, key: Key[Array, ""]) -> Scalar:
         model = adapt(theta, episode.support, key)
         return objective_on(episode.query, loss, predict)(model)
 
-    def path(theta: Rule, support: Batch, key: Key[Array, ""], steps: int) -> Any:
+    def trajectory(theta: LSTMParams, support: Batch, key: Key[Array, ""], steps: int) -> Any:
         return eqx.filter_vmap(lambda c: finished(c, support))(along(theta, support, steps))
 
-    return Learner(init, adapt, query_loss, path)
+    return Learner(init, adapt, query_loss, trajectory)
 
 
-def first(theta: Rule) -> State:
+def first(theta: LSTMParams) -> LSTMState:
     """Learned weights, and an LSTM that has seen nothing."""
     empty = jnp.zeros((len(theta.c), HIDDEN), theta.c.dtype)
-    return State(theta.c, jnp.zeros_like(theta.c), jnp.ones_like(theta.c), (empty, empty))
+    return LSTMState(theta.c, jnp.zeros_like(theta.c), jnp.ones_like(theta.c), (empty, empty))
 
 
-def move(theta: Rule, state: State, value: Scalar, g: Float[Array, " weights"]) -> State:
+def move(
+    theta: LSTMParams, state: LSTMState, value: Scalar, g: Float[Array, " weights"]
+) -> LSTMState:
     """One step: the LSTM sees loss and gradient, the gates follow it, the weights the gates."""
     loss_seen = jnp.broadcast_to(preprocess(value), (len(g), 2))
     memory = jax.vmap(theta.lstm)(jnp.concatenate([preprocess(g), loss_seen], axis=1), state.memory)
     i = theta.i(memory[0], state.c, state.i)
     f = theta.f(memory[0], state.c, state.f)
-    return State(f * state.c - i * g, i, f, memory)
+    return LSTMState(f * state.c - i * g, i, f, memory)
 
 
 def gate(key: Key[Array, ""], low: float, high: float) -> Gate:

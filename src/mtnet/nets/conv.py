@@ -59,12 +59,12 @@ class Conv2d(eqx.nn.Conv2d):
         return x, Geometry(size, kernel, self.stride, padding, self.dilation)
 
 
-def fast(net: Net) -> Net:
+def use_fast_conv(net: Net) -> Net:
     """The same network with every eqx.nn.Conv2d exchanged for ours."""
     return _exchange(net, eqx.nn.Conv2d, Conv2d, 1, -1)
 
 
-def plain(net: Net) -> Net:
+def use_eqx_conv(net: Net) -> Net:
     """The way back: every Conv2d of ours as an eqx.nn.Conv2d again."""
     return _exchange(net, Conv2d, eqx.nn.Conv2d, -1, 1)
 

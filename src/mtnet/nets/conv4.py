@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from mtnet.core.cells import Cells, Weights
-from mtnet.core.types import InputError
+from mtnet.core.norms import BatchNorm
+from mtnet.errors import InputError
 from mtnet.nets.conv import Conv2d
-from mtnet.nets.norm import BatchNorm
 
 
 class Conv4(eqx.Module):
@@ -69,7 +69,7 @@ def max_pool(x: Float[Array, "h w c"]) -> Float[Array, "h//2 w//2 c"]:
     return jnp.maximum(rows[:, 0:width:2], rows[:, 1:width:2])
 
 
-def published(head_sd: float | None) -> Callable[[Cells[Weights], Key[Array, ""]], Cells[Weights]]:
+def conv_init(head_sd: float | None) -> Callable[[Cells[Weights], Key[Array, ""]], Cells[Weights]]:
     """Xavier-uniform weights and zero biases; a head with `head_sd` is normal with this spread.
 
     The published code has 1 for Omniglot's head, Xavier for mini-ImageNet's.

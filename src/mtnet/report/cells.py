@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from mtnet.core.changes import RANK_BELOW
+from mtnet.core.deltas import RANK_BELOW
 from mtnet.report.plots import COLOURS
 
 

@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Array
 from matplotlib.figure import Figure
 
-from mtnet.config import Config, data_of, family_of, learner_of
+from mtnet.build import build_family, build_learner, load_data
+from mtnet.config import Config
 from mtnet.core.losses import predict
-from mtnet.core.types import Theta
+from mtnet.core.types import MetaParams
 from mtnet.report.plots import COLOURS, line
 
 
@@ -60,15 +61,15 @@ def validation_curves(metrics: dict[str, list[dict[str, Any]]]) -> Figure:
     return figure
 
 
-def predictions(config: Config, theta: Theta, alpha: float, episodes: int = 3) -> Figure:
+def predictions(config: Config, theta: MetaParams, alpha: float, episodes: int = 3) -> Figure:
     """Test episodes: the support picture of each class, then queries with what they were called."""
-    learner, queries = learner_of(config, alpha), 3
-    shown = min(config.ways, 5)
-    pixels = data_of(config, "test")
+    learner, queries = build_learner(config, alpha), 3
+    shown = min(config.tasks.ways, 5)
+    pixels = load_data(config, "test")
 
     @jax.jit
     def learn(key: Array, pixels: Any) -> tuple[Array, Array, Array]:
-        family = family_of(config, pixels, queries=queries, shots=1)
+        family = build_family(config, pixels, queries=queries, shots=1)
         support, query = family.sample(key)
         p = jax.nn.softmax(predict(learner.adapt(theta, support, key), query.x))
         return support.x, query.x, p
@@ -100,7 +101,7 @@ def _picture(axes: Any, x: Array, title: str, colour: str) -> None:
     axes.set_title(title, fontsize=7, color=colour, pad=2)
 
 
-def mask_probabilities(thetas: dict[str, Theta]) -> Figure:
+def mask_probabilities(thetas: dict[str, MetaParams]) -> Figure:
     """P(update) = sigmoid(zeta) of every row, sorted, cell by cell."""
     cells = list(next(iter(thetas.values())).zeta)
     figure = Figure(figsize=(2.6 * len(cells), 2.8), layout="constrained")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mtnet.report.experiment import grid, per_seed
+from mtnet.report.tables import grid, per_seed
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

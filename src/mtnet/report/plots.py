@@ -10,12 +10,12 @@ from jaxtyping import Array
 from matplotlib.figure import Figure
 from scipy.linalg import block_diag
 
-from mtnet.config import Config, family_of, learner_of
+from mtnet.build import build_family, build_learner
+from mtnet.config import Config
 from mtnet.core import rules
-from mtnet.core.inner import rescaled
+from mtnet.core.inner import rescale
 from mtnet.core.losses import predict
-from mtnet.core.types import Batch, Theta
-from mtnet.experiments.figure4 import ORDERS, SETTINGS, fractions
+from mtnet.core.types import Batch, MetaParams
 
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#da8bc3")
 STEP_COLOURS = (COLOURS[4], COLOURS[1], COLOURS[2])
@@ -41,16 +41,16 @@ def learning_curves(curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
     return figure
 
 
-def adapted_curves(config: Config, theta: Theta, alpha: float, tasks: int = 4) -> Figure:
+def adapted_curves(config: Config, theta: MetaParams, alpha: float, tasks: int = 4) -> Figure:
     """Appendix C: support points, the true curve, the network before and after 1 and 10 steps."""
-    family, learner = family_of(config, queries=400), learner_of(config, alpha)
-    reach = 5.0 if config.family == "sine" else config.reach
-    x = jnp.linspace(-reach, reach, 200)[:, None]
+    family, learner = build_family(config, queries=400), build_learner(config, alpha)
+    x_max = 5.0 if config.family == "sine" else config.tasks.x_max
+    x = jnp.linspace(-x_max, x_max, 200)[:, None]
 
     @jax.jit
     def learn(key: Array) -> tuple[Batch, Batch, Array]:
         support, truth = family.sample(key)
-        models = learner.path(theta, support, key, 10)
+        models = learner.trajectory(theta, support, key, 10)
         return support, truth, eqx.filter_vmap(lambda net: predict(net, x))(models)
 
     figure = Figure(figsize=(3 * tasks, 2.8), layout="constrained")
@@ -70,9 +70,9 @@ def adapted_curves(config: Config, theta: Theta, alpha: float, tasks: int = 4) -
     return figure
 
 
-def metric(theta: Theta, config: Config, alpha: float, cell: str) -> np.ndarray:
+def metric(theta: MetaParams, config: Config, alpha: float, cell: str) -> np.ndarray:
     """alpha E[T M T'] of a cell: its expected preconditioner, T diag(sigmoid(zeta)) T'."""
-    T = rescaled(theta, config.inner, alpha)[0].get(cell)
+    T = rescale(theta, config.inner, alpha)[0].get(cell)
     zeta = theta.zeta.get(cell)
     M = None if zeta is None or isinstance(zeta, tuple) else jax.nn.sigmoid(zeta)
     rows = theta.W[cell][0].shape[0]
@@ -82,7 +82,7 @@ def metric(theta: Theta, config: Config, alpha: float, cell: str) -> np.ndarray:
     return alpha * (blocks if blocks.ndim == 2 else block_diag(*blocks))
 
 
-def spectra(entries: dict[str, tuple[Config, Theta, float]]) -> Figure:
+def spectra(entries: dict[str, tuple[Config, MetaParams, float]]) -> Figure:
     """Eigenvalues of alpha E[T M T'] in each cell: the step sizes along its own directions."""
     cells = list(next(iter(entries.values()))[1].W)
     figure = Figure(figsize=(max(3.2 * len(cells), 6), 3), layout="constrained")
@@ -95,26 +95,4 @@ def spectra(entries: dict[str, tuple[Config, Theta, float]]) -> Figure:
         axes.grid(alpha=0.3, lw=0.4)
     figure.axes[0].set_ylabel("eigenvalue of alpha E[T M T']")
     figure.axes[0].legend(fontsize=6)
-    return figure
-
-
-def fractions_by_order(results: dict[str, Any]) -> Figure:
-    """Figure 4 in both readings of the sign, over all logits and for each cell."""
-    rows = {row["column"]: row for row in results["rows"]}
-    settings = [s for s in SETTINGS if f"{s}, order 0" in rows]
-    cells = [k for k in rows[f"{settings[0]}, order 0"]["per_seed"][0] if k.startswith("layers")]
-    panels = ["all logits", "as published", *cells]
-    figure = Figure(figsize=(2.9 * len(panels), 2.7 * len(settings)), layout="constrained")
-    grid = figure.subplots(len(settings), len(panels), sharey=True, squeeze=False)
-    for line, setting in zip(grid, settings, strict=True):
-        for axes, what in zip(line, panels, strict=True):
-            groups = [fractions(rows[f"{setting}, order {n}"], what) for n in ORDERS]
-            half = [1.96 * g.std(ddof=1) / len(g) ** 0.5 if len(g) > 1 else 0 for g in groups]
-            axes.bar(ORDERS, [g.mean() for g in groups], yerr=half, color=COLOURS[0], capsize=3)
-            for n, group in zip(ORDERS, groups, strict=True):
-                axes.plot(np.full(len(group), n), group, "k.", ms=2, alpha=0.5)
-            sign = "sigmoid(-zeta)" if what == "as published" else "sigmoid(zeta)"
-            axes.set_title(f"{setting}\n{what}: {sign}", fontsize=7)
-            axes.set(xticks=ORDERS, xlabel="order", ylim=(0, 1.05))
-        line[0].set_ylabel("fraction")
     return figure

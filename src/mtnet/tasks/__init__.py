@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mtnet.core.types import Family
-from mtnet.tasks.episodes import episodes
-from mtnet.tasks.groups import class_episodes, grouped
+from mtnet.tasks.episodes import image_episodes
+from mtnet.tasks.groups import group_tasks, ragged_episodes
 from mtnet.tasks.polynomial import polynomial
 from mtnet.tasks.sine import sine
 
@@ -19,7 +19,7 @@ class FamilyEntry(NamedTuple):
     """Of the training pictures (class, example, height, width, channel), where there are any."""
     tests: dict[str, Any] = {"shots": (5, 10, 20), "tasks": 10_000}  # noqa: RUF012
     """What `mtnet evaluate` measures when nothing else is said."""
-    pictures: bool = False
+    images: bool = False
     own: bool = False
     """The data are the user's, in the file that `mtnet fit` makes."""
 
@@ -29,7 +29,7 @@ class FamilyEntry(NamedTuple):
         return self.shape is not None or self.own
 
 
-IMAGES: dict[str, Any] = {"ways": 5, "shots": 1, "at_once": 1, "validate_every": 500}
+IMAGES: dict[str, Any] = {"ways": 5, "shots": 1, "tasks_per_vmap": 1, "validate_every": 500}
 IMAGE_TESTS: dict[str, Any] = {"shots": (1,), "tasks": 2_000}
 
 FAMILIES: dict[str, FamilyEntry] = {
@@ -37,43 +37,50 @@ FAMILIES: dict[str, FamilyEntry] = {
     "polynomial": FamilyEntry("polynomials of one order (section 6.3)", polynomial),
     "omniglot": FamilyEntry(
         "handwritten characters, one drawing each (section 6.4)",
-        episodes,
+        image_episodes,
         IMAGES
         | {"queries": 1, "rotations": True, "filters": 64, "head_sd": 1.0, "meta_batch": 32}
         # 0.4 on a loss summed over 5 classes is 2 on its mean
         | {"alpha": 2.0, "iterations": 40_000, "log_every": 50},
         (1100, 20, 28, 28, 1),
         IMAGE_TESTS,
-        pictures=True,
+        images=True,
     ),
     "mini-imagenet": FamilyEntry(
         "small colour photographs, one of each class (section 6.4)",
-        episodes,
+        image_episodes,
         IMAGES
         | {"queries": 15, "rotations": False, "filters": 32, "pool": True, "meta_batch": 4}
         # 0.01 on a sum over 5 classes; gradients clipped at 10 on a sum over 75 queries
         | {"alpha": 0.05, "steps": 5, "clip": 10 / 75, "log_every": 10},
         (64, 600, 84, 84, 3),
         IMAGE_TESTS,
-        pictures=True,
+        images=True,
     ),
     "table": FamilyEntry(
         "groups of rows of your own, a task each (mtnet fit FILE)",
-        grouped,
+        group_tasks,
         {"iterations": 10_000, "alpha": 0.05, "steps": 5, "W_sd": 0.1, "at_test": "expected"}
         | {"schedule": "cosine", "validate_every": 1_000},
         tests={"shots": (10,), "tasks": 2_000},
         own=True,
     ),
-    "pictures": FamilyEntry(
+    "images": FamilyEntry(
         "folders of pictures of your own, a class each (mtnet fit --images)",
-        class_episodes,
+        ragged_episodes,
         IMAGES
-        | {"queries": 5, "head_sd": 0.1, "alpha": 0.5, "steps": 3, "meta_batch": 8, "tied": True}
+        | {
+            "queries": 5,
+            "head_sd": 0.1,
+            "alpha": 0.5,
+            "steps": 3,
+            "meta_batch": 8,
+            "shared_head": True,
+        }
         | {"iterations": 3_000, "log_every": 50, "statistics": "inductive"}
         | {"at_test": "expected", "schedule": "cosine"},
         tests=IMAGE_TESTS,
-        pictures=True,
+        images=True,
         own=True,
     ),
 }

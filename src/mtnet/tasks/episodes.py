@@ -7,11 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from mtnet.core.losses import accuracy, cross_entropy
-from mtnet.core.types import Batch, Episode, Family, InputError
+from mtnet.core.types import Batch, Episode, Family
+from mtnet.errors import InputError
 from mtnet.tasks.sine import check_sizes
 
 
-def episodes(
+def image_episodes(
     pixels: Any,
     *,
     ways: int = 5,

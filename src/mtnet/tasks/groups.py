@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from mtnet.core.losses import accuracy, cross_entropy, mse
-from mtnet.core.types import Batch, Episode, Family, InputError
+from mtnet.core.types import Batch, Episode, Family
+from mtnet.errors import InputError
 from mtnet.tasks.episodes import as_episode, check_ways, turn, without_replacement
 from mtnet.tasks.sine import check_sizes
 
@@ -22,7 +23,7 @@ class Groups(NamedTuple):
     count: Any
 
 
-def gather(x: np.ndarray, y: np.ndarray, groups: np.ndarray) -> tuple[Groups, list[Any]]:
+def sort_by_group(x: np.ndarray, y: np.ndarray, groups: np.ndarray) -> tuple[Groups, list[Any]]:
     """Sort rows by group; returns the names of the groups too."""
     if not len(x) == len(y) == len(groups):
         raise InputError(
@@ -37,7 +38,7 @@ def gather(x: np.ndarray, y: np.ndarray, groups: np.ndarray) -> tuple[Groups, li
     return Groups(np.asarray(x)[order], np.asarray(y)[order], start, count), names.tolist()
 
 
-def some(rows: Groups, chosen: list[int]) -> Groups:
+def select_groups(rows: Groups, chosen: list[int]) -> Groups:
     """These groups of rows, in this order."""
     where = [np.arange(rows.start[g], rows.start[g] + rows.count[g]) for g in chosen]
     places = np.concatenate([np.zeros(0, int), *where])
@@ -46,7 +47,7 @@ def some(rows: Groups, chosen: list[int]) -> Groups:
     return Groups(rows.x[places], rows.y[places], start, count)
 
 
-def grouped(rows: Groups, *, shots: int = 10, queries: int = 10) -> Family:
+def group_tasks(rows: Groups, *, shots: int = 10, queries: int = 10) -> Family:
     """A task is a group, drawn evenly; its support and query are different rows of it.
 
     A vector of whole numbers as targets are classes, anything else a regression, (rows, outputs).
@@ -69,7 +70,7 @@ def grouped(rows: Groups, *, shots: int = 10, queries: int = 10) -> Family:
     return Family("groups", sample, *losses)
 
 
-def class_episodes(
+def ragged_episodes(
     rows: Groups, *, ways: int = 5, shots: int = 1, queries: int = 1, rotations: bool = False
 ) -> Family:
     """As `episodes`, with classes of unequal size: a group of rows is a class of pictures."""

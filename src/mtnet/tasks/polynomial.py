@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from mtnet.core.losses import mse
-from mtnet.core.types import Batch, Episode, Family, InputError
+from mtnet.core.types import Batch, Episode, Family
+from mtnet.errors import InputError
 from mtnet.tasks.sine import check_sizes
 
 
@@ -14,26 +15,26 @@ def polynomial(
     shots: int = 10,
     queries: int = 10,
     *,
-    reach: float = 5.0,
-    halved: bool = False,
+    x_max: float = 5.0,
+    damp_coefficients: bool = False,
 ) -> Family:
     """Polynomials of one order with uniform coefficients.
 
     **Arguments:**
-    - `reach`: x is uniform in [-reach, reach]; the published code has 2, the text implies 5.
-    - `halved`: c_i / 2^i instead of c_i, as in the published code.
+    - `x_max`: x is uniform in [-x_max, x_max]; the published code has 2, the text implies 5.
+    - `damp_coefficients`: c_i / 2^i instead of c_i, as in the published code.
     """
     check_sizes(shots, queries)
     if order < 0:
         raise InputError(f"order must be 0 or more; it is {order}")
-    if not 0 < reach < float("inf"):
-        raise InputError(f"reach must be a positive number; it is {reach}")
+    if not 0 < x_max < float("inf"):
+        raise InputError(f"x_max must be a positive number; it is {x_max}")
     powers = jnp.arange(order + 1)
 
     def sample(key: Key[Array, ""]) -> Episode:
         u = 2 * jax.random.uniform(key, (order + 1 + shots + queries,)) - 1
-        c = u[: order + 1] / 2**powers if halved else u[: order + 1]
-        x = reach * u[order + 1 :, None]
+        c = u[: order + 1] / 2**powers if damp_coefficients else u[: order + 1]
+        x = x_max * u[order + 1 :, None]
         y = (x**powers) @ c[:, None]
         return Episode(Batch(x[:shots], y[:shots]), Batch(x[shots:], y[shots:]))
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from mtnet.core.losses import mse
-from mtnet.core.types import Batch, Episode, Family, InputError
+from mtnet.core.types import Batch, Episode, Family
+from mtnet.errors import InputError
 
 
 def check_sizes(shots: int, queries: int) -> None:

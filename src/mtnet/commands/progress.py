@@ -1,0 +1,97 @@
+"""Progress of trainings and of other long jobs: bars on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+import numpy as np
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from mtnet.datasets.download import Report
+from mtnet.training.loop import Progress as Step
+
+LINES = 20
+"""Plain lines for each training, where there is no terminal."""
+
+
+class Bars:
+    """One bar a training; `show` and `reached` move it."""
+
+    def __init__(self, totals: dict[str, int], console: Console) -> None:
+        self.console, self.totals = console, totals
+        self.printed = dict.fromkeys(totals, 0)
+        self.began = time.monotonic()
+        self.first: dict[str, int] = {}
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.tasks = {
+            name: self.progress.add_task(name, total=total, note="compiling")
+            for name, total in totals.items()
+        }
+
+    def show(self, name: str, step: Step) -> None:
+        """A report from training itself: iteration, loss, speed."""
+        start = self.first.setdefault(name, step.iteration)
+        seconds = time.monotonic() - self.began
+        if step.iteration == start:
+            self.began, speed = time.monotonic(), ""
+        else:
+            rate = (step.iteration - start) / seconds
+            speed = f"  {rate:.{0 if rate >= 10 else 1}f} it/s"
+        self._move(name, step.iteration, f"loss {np.nanmean(step.loss):.3f}{speed}")
+
+    def reached(self, name: str, iteration: int) -> None:
+        """A report read off a run directory."""
+        self._move(name, iteration, "")
+
+    def _move(self, name: str, iteration: int, note: str) -> None:
+        total = self.totals[name]
+        self.progress.update(self.tasks[name], completed=iteration, note=note)
+        if self.progress.disable and iteration * LINES // total > self.printed[name]:
+            self.printed[name] = iteration * LINES // total
+            self.console.print(f"{name}: {iteration}/{total}  {note}".rstrip(), highlight=False)
+
+    def __enter__(self) -> "Bars":
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.progress.stop()
+
+
+@contextmanager
+def progress_bar(text: str, console: Console, *, sizes: bool = False) -> Iterator[Report]:
+    """A bar that moves when the yielded function is called; a plain line without a terminal."""
+    if not console.is_terminal:
+        console.print(text, highlight=False)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn() if sizes else MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(text, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total or None)

@@ -1,0 +1,87 @@
+"""Batch normalisation as the published code has it: statistics of the batch at hand, no scale.
+
+A task's queries are then normalised together ("transductive"), which is worth points of accuracy
+and must be said beside a number. `settle` gives the other kind: statistics of the support set only.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from mtnet.errors import InputError
+
+Net = TypeVar("Net")
+BatchStats = tuple[Float[Array, " channels"], Float[Array, " channels"]]
+EPSILON = 1e-3
+
+_seen: ContextVar[dict[int, BatchStats] | None] = ContextVar("seen", default=None)
+
+
+class BatchNorm(eqx.Module):
+    """(x - mean) / sqrt(var + 1e-3) + offset, over the named axis "batch" and all places."""
+
+    offset: Float[Array, " channels"]
+    statistics: BatchStats | None
+    """Mean and variance to use; where None, those of the batch."""
+    axis: int = eqx.field(static=True)
+
+    def __init__(self, channels: int, axis: int = 0):
+        """`axis` is where an example has its channels: 0, or -1 for the last."""
+        self.offset, self.statistics, self.axis = jnp.zeros(channels), None, axis
+
+    def __call__(self, x: Float[Array, "..."], *, key: Any = None) -> Float[Array, "..."]:
+        x = jnp.moveaxis(x, self.axis, -1)
+        mean, var = self._of_batch(x) if self.statistics is None else self.statistics
+        scale = jax.lax.rsqrt(var + EPSILON)
+        return jnp.moveaxis(x * scale + (self.offset - mean * scale), -1, self.axis)
+
+    def _of_batch(self, x: Array) -> BatchStats:
+        places = tuple(range(x.ndim - 1))
+        mean = jax.lax.pmean(jnp.mean(x, places), "batch")
+        square = jax.lax.pmean(jnp.mean(jnp.square(x), places), "batch")
+        var = jnp.maximum(square - jnp.square(mean), 0)  # one pass over x; rounding may go below 0
+        seen = _seen.get()
+        if seen is not None:
+            if id(self) in seen:
+                raise InputError("a norm that is used twice has no statistics of its own")
+            seen[id(self)] = mean, var
+        return mean, var
+
+
+def freeze_batch_stats(net: Net, x: Float[Array, "n ..."]) -> Net:
+    """The network with the statistics of these examples, whatever it sees later."""
+
+    where = lambda net: [norm.statistics for norm in _norms(net)]  # noqa: E731
+    exchange = partial(eqx.tree_at, where, is_leaf=lambda leaf: leaf is None)
+    if not _norms(net):
+        return net
+    fresh = exchange(net, [None] * len(_norms(net)))  # whatever it was settled on before
+
+    def statistics(x: Array) -> list[BatchStats | None]:
+        with _recording() as seen:
+            fresh(x)
+        return [seen.get(id(norm)) for norm in _norms(fresh)]
+
+    return exchange(fresh, jax.vmap(statistics, axis_name="batch", out_axes=None)(x))
+
+
+def _norms(net: Any) -> list[BatchNorm]:
+    nodes = jax.tree.leaves(net, is_leaf=lambda node: isinstance(node, BatchNorm))
+    return [node for node in nodes if isinstance(node, BatchNorm)]
+
+
+@contextmanager
+def _recording() -> Iterator[dict[int, BatchStats]]:
+    seen: dict[int, BatchStats] = {}
+    token = _seen.set(seen)
+    try:
+        yield seen
+    finally:
+        _seen.reset(token)

@@ -1,0 +1,1 @@
+"""Trained runs on new tasks."""

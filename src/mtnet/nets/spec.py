@@ -1,0 +1,34 @@
+"""A network as plain data: what a file must say for it to be built again."""
+
+from typing import Any, Literal, NamedTuple
+
+from mtnet.nets import mlp as perceptrons
+from mtnet.nets.conv4 import conv4
+
+
+class NetSpec(NamedTuple):
+    kind: Literal["mlp", "conv4"]
+    inputs: tuple[int, ...]
+    """Of one example: (numbers,), or (channels, height, width)."""
+    outputs: int | None
+    """None: the network ends in its features."""
+    width: int
+    """Activations of a hidden cell, or filters of a convolution."""
+    depth: int = 2
+    pool: bool = False
+
+    @property
+    def head(self) -> str:
+        """The name of the last cell."""
+        return "head" if self.kind == "conv4" else f"layers.{self.depth}"
+
+
+def build_net(plan: NetSpec) -> Any:
+    """The network, with weights that a learner's `init` redraws."""
+    if plan.kind == "conv4":
+        channels, height, width = plan.inputs
+        shape = (channels, height, width)
+        return conv4(shape, plan.outputs, filters=plan.width, pool=plan.pool)
+    if plan.outputs is None:
+        return perceptrons.features(plan.inputs[0], plan.width, plan.depth)
+    return perceptrons.mlp(plan.inputs[0], plan.outputs, plan.width, plan.depth)

@@ -1,0 +1,62 @@
+"""`mtnet.load` and `mtnet.save`: one function for every kind of file."""
+
+from pathlib import Path
+from typing import Any
+
+from mtnet.adapted import Model
+from mtnet.errors import InputError
+from mtnet.files import KINDS, read_arrays
+from mtnet.storage import estimators, models, networks
+from mtnet.storage.names import with_suffix
+
+
+def load(path: str | Path, *, run: str | Path | None = None) -> Any:
+    """Load a network, a model or an estimator.
+
+    Args:
+        path: A file written by `mtnet.save`, `mtnet export` or `mtnet adapt`; a run folder of
+            `mtnet train` or `mtnet fit`; or the name of a pretrained network
+            ("omniglot-5way-mt-net"). The suffix .safetensors may be omitted.
+        run: The run folder of a compact model, if it has been moved.
+
+    Returns:
+        A `TrainedNetwork` for a network or a run folder, a `Model` for an adapted model, or the
+        estimator. Any other file raises an InputError.
+    """
+    at = Path(path)
+    if at.is_dir():
+        return networks.network_of_run(at)
+    if not at.exists():
+        at = networks.pretrained_path(str(path)) or with_suffix(at)
+    if not at.is_file():
+        names = ", ".join(networks.pretrained_names())
+        raise InputError(f"there is no file {path}; pretrained networks: {names}")
+    kind = read_arrays(at)[1]["kind"]
+    if kind == "model":
+        return models.load_model(at, None if run is None else Path(run))
+    if kind == "estimator":
+        return estimators.load_estimator(at)
+    if kind == "network":
+        return networks.load_network(at)
+    raise InputError(f"{at} is {KINDS.get(kind, kind)}: load takes networks, models and estimators")
+
+
+def save(item: Any, path: str | Path) -> None:
+    """Save a network, a model or an estimator in one file, without pickle.
+
+    Args:
+        item: A `TrainedNetwork`, a `Model`, an `MTNetRegressor` or an `MTNetClassifier`.
+        path: The file to write; .safetensors is added if it is missing.
+    """
+    at = with_suffix(Path(path))
+    if isinstance(item, networks.TrainedNetwork):
+        networks.save_network(at, item.config, item.theta, item.about)
+    elif isinstance(item, Model):
+        models.save_model(at, item)
+    elif estimators.is_estimator(item):
+        estimators.save_estimator(item, at)
+    else:
+        raise InputError(
+            f"cannot save a {type(item).__name__}: save takes a TrainedNetwork, a Model or an "
+            "estimator"
+        )

@@ -1,0 +1,99 @@
+"""Adapted models in one file, complete or compact.
+
+A complete file holds a plain network, folded. A compact file holds only what the task changed, and
+needs the run folder it was made from; a checksum makes sure that it is the same run.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from mtnet.adapted import Model, adaptation_start
+from mtnet.config import Config
+from mtnet.core.cells import split
+from mtnet.core.deltas import TaskDelta, apply_delta, task_delta
+from mtnet.core.inner import Theta
+from mtnet.core.norms import freeze_batch_stats
+from mtnet.errors import InputError
+from mtnet.files import Arrays, arrays_of, digest, fill_network, read_arrays, write_arrays
+from mtnet.nets.spec import NetSpec, build_net
+from mtnet.storage.names import with_suffix
+from mtnet.storage.run_folder import load_best_member, open_run
+
+
+def save_model(path: Path, model: Model) -> None:
+    """Write the complete network."""
+    write_arrays(path, "model", arrays_of(model.net), about=model.about | {"compact": False})
+
+
+def save_compact_model(path: Path, model: Model, config: Config, theta: Theta, run: Path) -> None:
+    """Write only the rows that the task changed, and the statistics of norms."""
+    start = adaptation_start(config, theta, model.about["spec"]["outputs"])
+    after = split(model.net).W
+    arrays: dict[str, Any] = {}
+    for cell, A in start.A.items():
+        delta = task_delta(start.T.get(cell), start.M.get(cell), A, after[cell])
+        arrays |= {f"{cell}/rows": np.int32(delta.rows)}
+        arrays |= {f"{cell}/{i}": D for i, D in enumerate(delta.D)}
+    arrays |= {name: a for name, a in arrays_of(model.net).items() if _is_statistic(name)}
+    origin = {"run": str(run.resolve()), "sha256": fingerprint(theta)}
+    write_arrays(path, "model", arrays, about=model.about | {"compact": True, "base": origin})
+
+
+def _is_statistic(name: str) -> bool:
+    """Whether an array is a statistic of a norm, which a task sets though it is in no cell."""
+    return ".statistics" in name
+
+
+def fingerprint(theta: Theta) -> str:
+    return digest(arrays_of(theta))
+
+
+def model_header(path: Path) -> dict[str, Any]:
+    """What a model file says about itself."""
+    return _read_model(path)[1]
+
+
+def _read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    path = path if path.exists() else with_suffix(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, not a model: make one with `mtnet adapt`")
+    arrays, header = read_arrays(path, "model")
+    return arrays, header["about"]
+
+
+def load_model(path: Path, run: Path | None = None) -> Model:
+    """Load a model file; `run` is the run folder of a compact one, if it has been moved."""
+    arrays, about = _read_model(path)
+    spec = NetSpec(**about["spec"] | {"inputs": tuple(about["spec"]["inputs"])})
+    like = eqx.filter_eval_shape(_blank, spec, about["frozen_stats"])
+    try:
+        if about["compact"]:
+            arrays = _expand(arrays, about, spec, run)
+        return Model(fill_network(like, arrays), about)
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path} does not hold the network of its header: {error}") from None
+
+
+def _blank(spec: NetSpec, frozen_stats: bool) -> Any:
+    net = build_net(spec)
+    return freeze_batch_stats(net, jnp.zeros((2, *spec.inputs))) if frozen_stats else net
+
+
+def _expand(arrays: Arrays, about: dict[str, Any], spec: NetSpec, folder: Path | None) -> Arrays:
+    """The arrays of the complete network, from a compact file and its run."""
+    origin = about["base"]
+    run = open_run(folder or Path(origin["run"]))
+    _, theta = load_best_member(run)
+    if fingerprint(theta) != origin["sha256"]:
+        raise InputError(f"{run.folder} is not the run that this compact model was made from")
+    start = adaptation_start(run.config, theta, spec.outputs)
+    A = {}
+    for cell, before in start.A.items():
+        D = tuple(arrays[f"{cell}/{i}"] for i in range(len(before)))
+        A[cell] = apply_delta(start.T.get(cell), before, TaskDelta(arrays[f"{cell}/rows"], D))
+    net = start.parts.join({c: tuple(map(jnp.asarray, a)) for c, a in A.items()}, start.theta.rest)
+    return arrays_of(net) | {name: a for name, a in arrays.items() if _is_statistic(name)}

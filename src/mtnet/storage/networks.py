@@ -1,0 +1,66 @@
+"""Meta-trained networks in one file, with their settings and their measured accuracy."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array
+
+from mtnet.build import build_learner
+from mtnet.config import Config, from_dict, to_dict
+from mtnet.core.types import Batch, Learner, MetaParams
+from mtnet.errors import InputError
+from mtnet.files import fill_tree, leaves_by_name, read_arrays, write_arrays
+from mtnet.storage.names import SUFFIX
+from mtnet.storage.run_folder import load_best_member, open_run
+
+PRETRAINED = files("mtnet") / "pretrained"
+
+
+class TrainedNetwork(NamedTuple):
+    """A meta-trained learner, ready for new tasks."""
+
+    config: Config
+    learner: Learner
+    theta: MetaParams
+    about: dict[str, Any]
+    """How it was trained and what it scored."""
+
+    def adapt(self, x: Array, y: Array, *, seed: int = 0) -> Any:
+        """A network adapted to the task of these examples; apply it with `mtnet.predict`."""
+        return self.learner.adapt(self.theta, Batch(x, y), jax.random.key(seed))
+
+
+def pretrained_names() -> list[str]:
+    """The networks that come with mtnet."""
+    return sorted(p.name.removesuffix(SUFFIX) for p in PRETRAINED.iterdir())
+
+
+def pretrained_path(name: str) -> Path | None:
+    return Path(str(PRETRAINED / f"{name}{SUFFIX}")) if name in pretrained_names() else None
+
+
+def load_network(path: Path) -> TrainedNetwork:
+    arrays, header = read_arrays(path, "network")
+    config = from_dict(header["config"], str(path))
+    learner = build_learner(config)
+    like = jax.eval_shape(learner.init, jax.random.key(0))
+    try:
+        theta = fill_tree(like, arrays)
+    except ValueError as error:
+        raise InputError(f"{path} does not hold the network of its settings: {error}") from None
+    return TrainedNetwork(config, learner, theta, header["about"])
+
+
+def network_of_run(folder: Path) -> TrainedNetwork:
+    """The best network of a run folder, first seed."""
+    run = open_run(folder)
+    iteration, theta = load_best_member(run)
+    learner = build_learner(run.config, run.config.members[0][1])
+    return TrainedNetwork(run.config, learner, theta, {"measured_at": iteration})
+
+
+def save_network(path: Path, config: Config, theta: MetaParams, about: dict[str, Any]) -> None:
+    """Write one member's meta-parameters; `load_network` reads them."""
+    write_arrays(path, "network", leaves_by_name(theta), config=to_dict(config), about=about)

@@ -1,1 +1,0 @@
-"""Tables of numbers and categories: files, columns, and what a model must know of them."""

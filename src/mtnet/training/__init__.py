@@ -1,0 +1,1 @@
+"""Meta-training in a run folder."""

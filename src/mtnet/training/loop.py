@@ -1,0 +1,178 @@
+"""Meta-training in a run folder: log, validate, checkpoint, stop, resume."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from mtnet.build import init_members, is_classification, load_data
+from mtnet.config import Config
+from mtnet.core.outer import TrainState
+from mtnet.errors import InputError
+from mtnet.storage.checkpoints import load_state, save_state
+from mtnet.storage.run_folder import Run, rewind_metrics
+from mtnet.training.compiled import data_parallel
+from mtnet.training.validation import compile_validation
+
+CHECKPOINT_EVERY = 5_000
+
+
+class Diverged(RuntimeError):
+    """A loss is not finite; the last checkpoint is from before it."""
+
+
+class Stopped(RuntimeError):
+    """Training was asked to stop (SIGINT or SIGTERM); a checkpoint has been written."""
+
+
+class Progress(NamedTuple):
+    iteration: int
+    loss: np.ndarray
+    """Mean query loss since the last report, one number per member."""
+
+
+def train(
+    run: Run,
+    *,
+    report: Callable[[Progress], None] = lambda _: None,
+    warn: Callable[[str], None] = print,
+    checkpoint_every: int = CHECKPOINT_EVERY,
+    budget: float | None = None,
+    tolerant: bool = False,
+    cores: int = 1,
+) -> TrainState:
+    """Train to the last iteration, from the newest undamaged checkpoint or from the start.
+
+    Metrics, validation scores and the best network depend on the config only: an interrupted and
+    resumed training gives the same as an uninterrupted one.
+
+    Args:
+        run: The run folder.
+        report: Called after every chunk of `log_every` iterations.
+        warn: Called with a line of text, e.g. about a damaged checkpoint.
+        checkpoint_every: Iterations between two checkpoints.
+        budget: Stop after this many seconds of training in total.
+        tolerant: Keep the last finite state of a member that diverges and train the others on;
+            by default a diverging member raises `Diverged`.
+        cores: Processes that share each meta-batch.
+
+    Returns:
+        The last state.
+    """
+    config, outer = run.config, run.config.outer
+    data, validate = load_data(config), compile_validation(config)
+    sign = 1 if is_classification(config) else -1  # accuracy should rise, an error should fall
+    init = jax.jit(lambda: init_members(config))
+    try:
+        loaded = load_state(run.checkpoints, jax.eval_shape(init), warn)
+        done, state = loaded if loaded else (0, init())
+        seconds, best = rewind_metrics(run, done, sign)
+        out_of_time = lambda: bool(budget and seconds >= budget)  # noqa: E731
+        with (
+            run.metrics.open("a") as log,
+            _stop_signals() as signals,
+            data_parallel(config, cores) as run_chunk,
+        ):
+            while done < outer.iterations and not out_of_time():
+                size = min(outer.log_every - done % outer.log_every, outer.iterations - done)
+                began = time.monotonic()
+                new, chunk_losses = run_chunk(state, data, size)
+                losses = np.asarray(chunk_losses)
+                seconds += time.monotonic() - began
+                state = _keep_finite(state, new, losses, config, done, tolerant)
+                done += size
+                mean = losses.mean(axis=1, dtype=np.float64)
+                line: dict[str, Any] = {"iteration": done, "loss": mean}
+                if _is_due(done, size, outer.validate_every, outer.iterations):
+                    line["validation"] = validate(state)
+                    if sign * line["validation"].mean() > best:
+                        best = sign * line["validation"].mean()
+                        save_state(run.best, done, state.theta, keep=1)
+                write_metrics(log, line | {"seconds": seconds})
+                report(Progress(done, mean))
+                stopping = bool(signals) or out_of_time()
+                due = _is_due(done, size, checkpoint_every, outer.iterations)
+                if due or stopping or "validation" in line:
+                    save_state(run.checkpoints, done, state)
+                if signals and done < outer.iterations:
+                    raise Stopped(f"stopped at iteration {done}")
+    except OSError as error:
+        raise InputError(f"cannot write to {run.folder}: {error.strerror}") from None
+    return state
+
+
+def _is_due(done: int, size: int, every: int | None, last: int) -> bool:
+    """Whether the chunk of `size` iterations that ends at `done` passed a multiple of `every`."""
+    return every is not None and (done % every < size or done == last)
+
+
+def write_metrics(log: Any, line: dict[str, Any]) -> None:
+    """Append one JSON line; a number that is not finite becomes null."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return [plain(float(x)) for x in value]
+        return value if np.isfinite(value) else None
+
+    log.write(json.dumps({name: plain(value) for name, value in line.items()}) + "\n")
+    log.flush()
+
+
+def _keep_finite(
+    old: TrainState,
+    new: TrainState,
+    losses: np.ndarray,
+    config: Config,
+    done: int,
+    tolerant: bool,
+) -> TrainState:
+    """The new state, or the old one for members with a loss or weight that is not finite."""
+    finite = np.isfinite(losses).all(axis=1)
+    for leaf in jax.tree.leaves(new.theta):
+        finite &= np.isfinite(np.asarray(leaf).reshape(len(finite), -1)).all(axis=1)
+    if finite.all():
+        return new
+    if not tolerant:
+        member = int(np.argmin(finite))
+        bad = ~np.isfinite(losses[member])
+        at = done + (int(np.argmax(bad)) if bad.any() else len(bad))
+        seed, alpha = config.members[member]
+        raise Diverged(
+            f"the loss of seed {seed} (alpha {alpha:g}) is not finite from iteration {at}: "
+            "try a smaller --alpha or --beta, fewer --steps, or --first-order; "
+            "the last checkpoint is from before it"
+        )
+
+    def select(a: Array, b: Array) -> Array:
+        return jnp.where(jnp.asarray(finite).reshape((-1,) + (1,) * (a.ndim - 1)), b, a)
+
+    return jax.tree.map(select, old, new)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """Record SIGINT and SIGTERM, so that training stops between two chunks; the second one
+    interrupts at once."""
+    received: list[int] = []
+
+    def record(number: int, _: Any) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    try:
+        before = {s: signal.signal(s, record) for s in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread, which alone may set handlers
+        before = {}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

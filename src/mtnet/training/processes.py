@@ -1,0 +1,91 @@
+"""Work on several runs at once, one process and one core each.
+
+A small network gains nothing from a second core, so every worker keeps to one.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from mtnet.config import Config, to_dict
+from mtnet.storage.run_folder import Run, create_run, iterations_done, open_run
+
+POLL_SECONDS = 1.0
+
+
+def folder_for(root: Path, name: str, config: Config) -> Path:
+    """One folder for each config, so that a finished training is found again."""
+    mark = hashlib.sha256(json.dumps(to_dict(config), sort_keys=True).encode()).hexdigest()[:8]
+    return root / f"{name.replace(' ', '-').replace(',', '').replace('=', '')}-{mark}"
+
+
+@contextmanager
+def workers(jobs: int) -> Iterator[Executor]:
+    """Processes that keep to one core each; on an error, what has not begun is dropped."""
+    context = get_context("spawn")
+    cores = context.SimpleQueue()
+    for core in itertools.islice(itertools.cycle(_cores()), jobs):
+        cores.put(core)
+    with ProcessPoolExecutor(jobs, context, _prepare, (cores, os.getpid())) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def train_all(
+    pool: Executor,
+    root: Path,
+    configs: dict[str, Config],
+    report: Callable[[str, int], None] = lambda name, iteration: None,
+    budget: float | None = None,
+) -> dict[str, Run]:
+    """Train every config, or go on with what is there already; `budget` is seconds for each."""
+    runs: dict[str, Run] = {}
+    for name, config in configs.items():
+        folder = folder_for(root, name, config)
+        runs[name] = open_run(folder) if folder.exists() else create_run(folder, config)
+    waiting: set[Future[Any]] = {
+        pool.submit(_train_folder, run.folder, budget) for run in runs.values()
+    }
+    while waiting:
+        finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
+        for future in finished:
+            future.result()
+        for name, run in runs.items():
+            report(name, iterations_done(run))
+    return runs
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+
+
+def _prepare(cores: Any, parent: int) -> None:
+    """Keep this worker, and every thread that JAX will start in it, on one core."""
+    core = cores.get()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_SECONDS)
+    os._exit(1)  # the parent was killed: exit instead of training as an orphan
+
+
+def _train_folder(folder: Path, budget: float | None) -> None:
+    from mtnet.training.loop import train  # not at the top: it imports this module
+
+    train(open_run(folder), tolerant=True, budget=budget)

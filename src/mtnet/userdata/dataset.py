@@ -1,0 +1,88 @@
+"""Your own rows or pictures, prepared: one file, in it the groups of every split.
+
+Groups stand in the order of the splits, so that each split is one run of rows. The file also says
+what a model must know of its inputs: columns and their scales, or the size of pictures.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mtnet.core.types import SPLITS
+from mtnet.errors import InputError
+from mtnet.files import read_arrays, write_arrays
+from mtnet.tasks.groups import Groups, select_groups
+
+DATASET_FILE = "data.safetensors"
+HELD_OUT = 0.1
+"""Of the groups, for validation; and as many for test."""
+
+
+class Dataset(NamedTuple):
+    rows: Groups
+    about: dict[str, Any]
+
+
+def split_groups(names: list[str], seed: int, least: int = 1) -> dict[str, list[int]]:
+    """Positions of the groups of each split, by chance; few groups are all for training."""
+    held = round(len(names) * HELD_OUT)
+    held = max(held, least) if len(names) >= 4 * least else 0
+    order = np.random.default_rng(seed).permutation(len(names)).tolist()
+    return {
+        "train": sorted(order[2 * held :]),
+        "validation": sorted(order[:held]),
+        "test": sorted(order[held : 2 * held]),
+    }
+
+
+def write_dataset(
+    path: Path, rows: Groups, names: list[str], splits: dict[str, list[int]], **about
+) -> None:
+    """Write the groups of every split; about: what else there is to know."""
+    sorted_rows = select_groups(rows, [g for split in SPLITS for g in splits[split]])
+    arrays = {"x": sorted_rows.x, "y": sorted_rows.y, "count": np.int32(sorted_rows.count)}
+    about["splits"] = {split: [str(names[g]) for g in splits[split]] for split in SPLITS}
+    write_arrays(path, "dataset", arrays, about=about)
+
+
+def open_dataset(path: str) -> Dataset:
+    """The whole file, read once for as long as it stays what it is."""
+    if not path:
+        raise InputError("your own data are still to be read: start with `mtnet fit`")
+    at = Path(path).resolve()
+    return _opened(at, at.stat().st_mtime_ns if at.exists() else 0)
+
+
+@lru_cache(maxsize=4)
+def _opened(path: Path, _: int) -> Dataset:
+    arrays, header = read_arrays(path, "dataset")
+    count = arrays["count"]
+    rows = Groups(arrays["x"], arrays["y"], np.int32(np.cumsum(count) - count), count)
+    return Dataset(rows, header["about"])
+
+
+def load_split(path: str, split: str) -> Groups:
+    """The groups of one split."""
+    rows, about = open_dataset(path)
+    counts = [len(about["splits"][s]) for s in SPLITS]
+    first = sum(counts[: SPLITS.index(split)])
+    last = first + counts[SPLITS.index(split)]
+    if first == last:
+        raise InputError(f"{path} has no groups for {split}: there were too few to hold any out")
+    begin, end = rows.start[first], rows.start[last - 1] + rows.count[last - 1]
+    own = (rows.x[begin:end], rows.y[begin:end], rows.start[first:last] - begin)
+    return Groups(*map(jnp.asarray, (*own, rows.count[first:last])))
+
+
+def split_shapes(path: str) -> Groups:
+    """What `groups` gives for training, by shape and type only."""
+    return jax.eval_shape(lambda: load_split(path, "train"))
+
+
+def class_count(path: str) -> int:
+    """How many classes a target has."""
+    return int(open_dataset(path).about["classes"])
