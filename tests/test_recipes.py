@@ -11,10 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 RECIPE = re.compile(r"```python\n# (src/\S+?\.py)(?:: add to (\w+))?\n(.*?)```", re.DOTALL)
 
-USE = '''
+USE = """
 import contextlib
 import io
-import sys
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -47,9 +47,9 @@ backwards = mtnet.Batch(support.x[::-1], support.y[::-1])
 for name in ("masked-sgd", "no-adaptation"):
     learner = make(name, eqx.nn.MLP(1, 1, 4, 1, key=key), loss=mtnet.mse)
     theta = learner.init(key)
-    adapt = jax.jit(lambda theta, support, key: mtnet.predict(learner.adapt(theta, support, key), query.x))
-    assert np.array_equal(adapt(theta, support, key), adapt(theta, support, key)), name
-    np.testing.assert_allclose(adapt(theta, support, key), adapt(theta, backwards, key), atol=1e-6)
+    answers = lambda s, k: mtnet.predict(mtnet.adapt(learner, theta, s, k), query.x)
+    assert np.array_equal(answers(support, key), answers(support, key)), name
+    np.testing.assert_allclose(answers(support, key), answers(backwards, key), atol=1e-6)
     gradient = jax.jit(jax.grad(learner.loss))(theta, mtnet.Episode(support, query), key)
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient)), name
 family = FAMILIES["lines"].make(shots=3, queries=2)
@@ -60,29 +60,27 @@ assert not eqx.tree_equal(family.sample(key), family.sample(jax.random.key(1)))
 assert {c.method for c in TABLE1.trainings(True, 1).values()}.isdisjoint({"masked-sgd"})
 
 listed = run("list")
-for name in ("masked-sgd", "no-adaptation", "lines", "shapes"):
+for name in ("masked-sgd", "no-adaptation", "lines", "shapes", "table-lines"):
     assert name in listed, name
 
 draw = np.random.default_rng(0)
 for label in range(12):
-    folder = f"shapes/{label:02}"
-    __import__("os").makedirs(folder)
+    folder = Path("shapes", f"{label:02}")
+    folder.mkdir(parents=True)
     for i in range(4):
-        Image.fromarray(draw.integers(0, 255, (16, 16), np.uint8)).save(f"{folder}/{i}.png")
+        Image.fromarray(draw.integers(0, 255, (16, 16), np.uint8)).save(folder / f"{i}.png")
 run("data", "get", "shapes", "--from", ".")
 assert "shapes" in IMAGE_SETS
 
 small = ("--iterations", 1, "--meta-batch", 2)
 run("train", "--method", "masked-sgd", "--family", "lines", *small, "--out", "runs/a")
 run("train", "--method", "no-adaptation", "--family", "lines", *small, "--out", "runs/b")
-run("train", "--family", "shapes", *small, "--out", "runs/c")
+run("train", "--method", "prototypical", "--family", "shapes", *small, "--out", "runs/c")
 
-configs = EXPERIMENTS["lines"].trainings(True, 1)
+configs = EXPERIMENTS["table-lines"].trainings(True, 1)
 assert [c.family for c in configs.values()] == ["lines", "lines"]
-assert len(EXPERIMENTS["lines"].rows(configs)) == 4
-if "--reproduce" in sys.argv:
-    run("reproduce", "lines", "--quick", "--tasks", 10, "--jobs", 1)
-'''
+assert len(EXPERIMENTS["table-lines"].rows(configs)) == 4
+"""
 
 
 def insert(path: Path, registry: str, block: str) -> None:
@@ -90,8 +88,7 @@ def insert(path: Path, registry: str, block: str) -> None:
     text = path.read_text()
     lines = [line for line in block.splitlines() if line]
     imports = [line for line in lines if line.startswith(("from ", "import "))]
-    entry = "\n".join(line for line in lines if line not in imports)
-    assert entry.endswith(","), f"an entry of {registry} ends with a comma: {entry}"
+    entry = "\n".join(line for line in lines if line not in imports).removesuffix(",") + ","
     for node in ast.parse(text).body:
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target

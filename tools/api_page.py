@@ -112,8 +112,7 @@ def parameters(a: ast.arguments) -> list[str]:
     plain = [*a.posonlyargs, *a.args]
     missing: list[ast.expr | None] = [None] * (len(plain) - len(a.defaults))
     shown = [
-        parameter(arg, default)
-        for arg, default in zip(plain, [*missing, *a.defaults], strict=True)
+        parameter(arg, default) for arg, default in zip(plain, [*missing, *a.defaults], strict=True)
     ]
     if a.vararg:
         shown.append(f"*{parameter(a.vararg, None)}")

@@ -61,4 +61,3 @@ def document(all_results: Sequence[dict[str, Any]]) -> str:
 
 def _cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
