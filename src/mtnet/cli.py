@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import tyro
 
-import mtnet
 from mtnet.commands import data
 from mtnet.commands.adapt import adapt
 from mtnet.commands.classify import classify
@@ -29,6 +28,7 @@ from mtnet.config import Config, configure
 from mtnet.errors import InputError
 from mtnet.storage.config_file import read_config
 from mtnet.training.loop import Diverged, Stopped
+from mtnet.version import __version__
 
 
 def data_() -> None:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--version"]:
-        console.print(f"mtnet {mtnet.__version__}", highlight=False)
+        console.print(f"mtnet {__version__}", highlight=False)
         return 0
     _cache_compilations()
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)

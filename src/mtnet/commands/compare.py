@@ -8,7 +8,6 @@ from pathlib import Path
 import tyro
 from rich.table import Table
 
-import mtnet
 from mtnet.commands.common import check_positive, console
 from mtnet.config import to_dict
 from mtnet.errors import InputError
@@ -16,6 +15,7 @@ from mtnet.evaluation.compare import compare as compare_runs, row
 from mtnet.files import write_atomically
 from mtnet.storage.run_folder import open_run
 from mtnet.tasks import FAMILIES
+from mtnet.version import __version__
 
 PROTOCOL = {
     "tasks": "fresh ones, of test classes where there are classes; the same for every run",
@@ -68,7 +68,7 @@ def compare(
     if out is not None:
         written = {
             "experiment": out.stem,
-            "mtnet_version": mtnet.__version__,
+            "mtnet_version": __version__,
             "command": shlex.join(["mtnet", *sys.argv[1:]]),
             "protocol": PROTOCOL,
             "trainings": {str(run.folder): to_dict(run.config) for run in opened},

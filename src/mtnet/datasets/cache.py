@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -21,6 +20,7 @@ from jaxtyping import UInt8
 
 from mtnet.core.types import SPLITS
 from mtnet.errors import InputError
+from mtnet.version import __version__
 
 Pixels = UInt8[np.ndarray, "class example height width channel"]
 
@@ -120,7 +120,7 @@ def write_images(
             os.fsync(file.fileno())
         about = {
             "name": name,
-            "mtnet": version("mtnet"),
+            "mtnet": __version__,
             "source": source,
             "shape": list(shape),
             "sha256": sha.hexdigest(),

@@ -6,7 +6,6 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-import mtnet
 from mtnet.config import Config, from_dict, to_dict
 from mtnet.core.evaluate import DIVERGED_ABOVE
 from mtnet.errors import InputError, check_name
@@ -16,6 +15,7 @@ from mtnet.experiments.types import Experiment, Row
 from mtnet.files import write_atomically
 from mtnet.storage.run_folder import Run, load_best, open_run, read_metrics
 from mtnet.training.processes import folder_for, train_all, workers
+from mtnet.version import __version__
 
 STEPS = 10
 """Inner steps that are evaluated; tables quote the step they were trained for."""
@@ -60,7 +60,7 @@ def reproduce(
     in_order = [name for name in every if name in curves]
     found = {
         "experiment": experiment.name,
-        "mtnet_version": mtnet.__version__,
+        "mtnet_version": __version__,
         "command": command,
         "protocol": about | {"trainings": {name: to_dict(every[name]) for name in in_order}},
         "rows": sorted(rows + kept, key=lambda row: in_order.index(row["training"])),
