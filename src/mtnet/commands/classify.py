@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp

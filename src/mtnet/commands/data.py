@@ -1,6 +1,6 @@
 """`mtnet data`: get, check and show image sets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,9 +23,7 @@ from mtnet.errors import InputError, check_name
 
 console = Console(highlight=False, soft_wrap=True)
 
-Name = Annotated[
-    str, tyro.conf.Positional, tyro.conf.arg(metavar="{" + ",".join(IMAGE_SETS) + "}")
-]
+Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="{" + ",".join(IMAGE_SETS) + "}")]
 QUERIES = 5
 """Queries per class, for the nearest neighbour."""
 HELP = """usage: mtnet data COMMAND NAME [OPTIONS]
@@ -40,7 +38,7 @@ mtnet data COMMAND --help shows the options."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    commands = {"get": get, "check": check, "show": show}
+    commands: dict[str, Callable[..., None]] = {"get": get, "check": check, "show": show}
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP.format(names=", ".join(IMAGE_SETS)))
         return

@@ -29,9 +29,7 @@ RESEARCH = (
 Table = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TABLE")]
 Column = Annotated[str, tyro.conf.arg(metavar="COLUMN")]
 Columns = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...")]
-NoColumns = Annotated[
-    tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")
-]
+NoColumns = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def why_no_flag(name: str, family: str, method: str) -> str | None:
 
 def fit_table(default: Config, flags: Any) -> Callable[..., None]:
     """`mtnet fit TABLE`."""
-    Settings = Annotated[flags, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]  # noqa: N806
+    Settings = Annotated[flags, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
 
     def fit(
         table: Table,
@@ -78,7 +76,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         target: Column,
         categories: NoColumns = (),
         missing: Missing = "refuse",
-        settings: Settings = flags(),  # type: ignore[valid-type]  # noqa: B008
+        settings: Settings = flags(),  # noqa: B008
         seed: int = 0,
         out: OptionalPath = None,
         budget: OptionalStr = None,
@@ -110,12 +108,12 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
 
 def fit_images(default: Config, flags: Any) -> Callable[..., None]:
     """`mtnet fit --images DIR`."""
-    Settings = Annotated[flags, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]  # noqa: N806
+    Settings = Annotated[flags, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
 
     def fit(
         images: Path,
         size: int = 32,
-        settings: Settings = flags(),  # type: ignore[valid-type]  # noqa: B008
+        settings: Settings = flags(),  # noqa: B008
         seed: int = 0,
         out: OptionalPath = None,
         budget: OptionalStr = None,

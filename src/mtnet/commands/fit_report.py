@@ -39,4 +39,6 @@ def report(run: Run) -> None:
 
 def _in_unit(about: dict[str, Any], squared: float | None) -> float:
     """Root of a mean squared error, in the target's unit; not finite if training diverged."""
-    return float("inf") if squared is None else about["schema"]["target"]["spread"] * np.sqrt(squared)
+    return (
+        float("inf") if squared is None else about["schema"]["target"]["spread"] * np.sqrt(squared)
+    )

@@ -56,7 +56,10 @@ def _parameters(family: str) -> list[str]:
 
 def flags_for(names: list[str], default: Config) -> Any:
     """A type whose fields tyro turns into flags, one group per part of the config."""
-    values = {**vars(default), **{k: v for g in GROUPS for k, v in vars(getattr(default, g)).items()}}
+    values = {
+        **vars(default),
+        **{k: v for g in GROUPS for k, v in vars(getattr(default, g)).items()},
+    }
     top = [_flag(name, Config, values) for name in names if NAMES[name] is None]
     for group, kind in GROUPS.items():
         fields = [_flag(name, kind, values) for name in names if NAMES[name] == group]
@@ -75,9 +78,13 @@ def _group(part: Any, title: str) -> Any:
 
 def _flag(name: str, kind: type, values: dict[str, Any]) -> tuple[str, Any, Any]:
     """(name, type with help, default) of one flag."""
-    hint = {"help_behavior_hint": ""} if values[name] in (None, (), "") else {}
-    about = tyro.conf.arg(help=_help(kind)[name], **hint)
-    return name, Annotated[get_type_hints(kind)[name], about], dataclasses.field(default=values[name])
+    hint = "" if values[name] in (None, (), "") else None
+    about = tyro.conf.arg(help=_help(kind)[name], help_behavior_hint=hint)
+    return (
+        name,
+        Annotated[get_type_hints(kind)[name], about],
+        dataclasses.field(default=values[name]),
+    )
 
 
 def _help(kind: type) -> dict[str, str]:

@@ -1,17 +1,25 @@
 """From words typed after `mtnet COMMAND` to a call; every mistake is one line."""
 
+import difflib
 import functools
 import inspect
 import io
+import itertools
+import os
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import tyro
 
-from mtnet.errors import InputError, suggest
+from mtnet.errors import InputError
 
+WIDTH = 80
 NO_DEFAULT = tyro.conf.arg(help_behavior_hint="")
 """Leaves out "(default: None)": the help text says what happens by default."""
 OptionalPath = Annotated[Path | None, NO_DEFAULT]
@@ -52,9 +60,14 @@ def run(
 
 def parse(kind: Any, prog: str, arguments: Sequence[str], **options: Any) -> tuple[Any, list[str]]:
     """What tyro makes of the arguments, and those that it does not know."""
-    messages = io.StringIO()
+    texts, messages = Captured(), Captured()
+    width = min(WIDTH, shutil.get_terminal_size().columns)
     try:
-        with redirect_stderr(messages):
+        with (
+            patch.dict(os.environ, COLUMNS=str(width)),
+            redirect_stdout(texts),
+            redirect_stderr(messages),
+        ):
             return tyro.cli(
                 kind,
                 prog=prog,
@@ -65,21 +78,41 @@ def parse(kind: Any, prog: str, arguments: Sequence[str], **options: Any) -> tup
             )
     except SystemExit as stop:
         if not stop.code:
+            print("\n".join(wrap(line, width) for line in texts.getvalue().splitlines()))
             raise
         raise InputError(f"{one_line(messages.getvalue())}; see {prog} --help") from None
+
+
+class Captured(io.StringIO):
+    """Text that tyro would print, with the frames that the real stdout can show."""
+
+    encoding = sys.stdout.encoding
+
+
+def wrap(line: str, width: int) -> str:
+    """Wrap the lines of a help text that tyro does not wrap: usage and description."""
+    indent = "    " if line.startswith("usage:") else ""
+    return textwrap.fill(line, width, subsequent_indent=indent) if len(line) > width else line
 
 
 def one_line(box: str) -> str:
     """The message in a box of tyro's, without its frame, hints and help texts."""
     lines = [line.strip("│╭╮╰╯") for line in box.splitlines()[1:]]
     message: list[str] = []
-    for line in lines:
-        if not line.strip(" ─"):
+    first = None
+    for line in itertools.dropwhile(_is_frame, lines):
+        if _is_frame(line):
             break
-        if not line.startswith(" " * 6):  # deeper lines repeat the help text
+        indent = len(line) - len(line.lstrip())
+        first = indent if first is None else first
+        if indent <= first + 4:  # deeper lines repeat the help text
             message.append(line.strip())
     text = " ".join(message).rstrip(".")
     return text[:1].lower() + text[1:]
+
+
+def _is_frame(line: str) -> bool:
+    return not line.strip(" ─-")
 
 
 def _deferred(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,4 +134,6 @@ def _unknown(
     flag = word.partition("=")[0]
     flags = [f"--{known_name.strip('_').replace('_', '-')}" for known_name in known]
     reason = explain(flag.lstrip("-").replace("-", "_"))
-    return reason or f"mtnet {name} has no flag {flag}; {suggest(flag, flags)}"
+    close = difflib.get_close_matches(flag, flags, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"see mtnet {name} --help"
+    return reason or f"mtnet {name} has no flag {flag}; {hint}"

@@ -51,11 +51,11 @@ def starting_config(choice: Choice) -> Config:
 
 def train_command(default: Config, names: list[str]) -> Callable[..., None]:
     """`mtnet train`, with a flag for each of these settings."""
-    flags = flags_for(names, default)
-    Settings = Annotated[flags, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]  # noqa: N806
+    flags: Any = flags_for(names, default)
+    Settings = Annotated[flags, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
 
     def train(
-        settings: Settings = flags(),  # type: ignore[valid-type]  # noqa: B008
+        settings: Settings = flags(),  # noqa: B008
         out: OptionalPath = None,
         resume: OptionalPath = None,
         config: OptionalPath = None,

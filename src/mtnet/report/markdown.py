@@ -15,19 +15,19 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def section(results: dict[str, Any]) -> str:
-    """One experiment: the command, the table by groups of columns, the notes, the seeds."""
+    """One experiment: the command, the tables, the notes, the means per seed."""
     commands = dict.fromkeys(r.get("command", results["command"]) for r in results["rows"])
     parts = [f"## {results['experiment']}\n", "\n".join(f"    {c}" for c in commands) + "\n"]
     header, rows = grid(results)
     for picked in _groups(header):
         parts.append(table([header[i] for i in picked], [[r[i] for i in picked] for r in rows]))
     parts += [f"{note}\n" for note in results["notes"]]
-    parts += ["Seed by seed (mean over tasks):\n", table(*per_seed(results))]
+    parts += ["Per seed (mean over tasks):\n", table(*per_seed(results))]
     return "\n".join(parts)
 
 
 def _groups(header: Sequence[str]) -> list[list[int]]:
-    """Columns of each table: few tables, wide ones, by one half of `a, b`; others stand in all."""
+    """Split the columns `a, b` into tables by the half with fewer values; others go into each."""
     halves = {i: column.partition(", ")[::2] for i, column in enumerate(header) if ", " in column}
     if not halves:
         return [list(range(len(header)))]
@@ -40,7 +40,7 @@ def _groups(header: Sequence[str]) -> list[list[int]]:
 
 
 def plain(results: dict[str, Any]) -> str:
-    """Every row as it stands: speed, comparisons, examples."""
+    """All rows unchanged: speed, comparisons, examples."""
     rows = results["rows"]
     header = [key for key in rows[0] if not isinstance(rows[0][key], (dict, list))]
     body = [[_cell(row.get(key)) for key in header] for row in rows]
@@ -51,7 +51,7 @@ def plain(results: dict[str, Any]) -> str:
 
 def document(all_results: Sequence[dict[str, Any]]) -> str:
     text = ["# Results\n", "Written from `results/` by `python -m mtnet.report.markdown`.\n"]
-    text.append("Ours ± its 95 % interval, and the paper's value in brackets where it has one.\n")
+    text.append("Our value ± its 95 % interval; the published value in brackets.\n")
     for results in all_results:
         text.append(section(results) if "notes" in results else plain(results))
     return "\n".join(text)

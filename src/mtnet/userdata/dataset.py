@@ -1,7 +1,7 @@
 """A prepared dataset in one file: the groups of every split.
 
-Groups are in the order of the splits, so that each split is one range of rows. The header holds what
-a model must know of its inputs: columns and their scales, or the size of images.
+Groups are in the order of the splits, so that each split is one range of rows. The header holds
+what a model must know of its inputs: columns and their scales, or the size of images.
 """
 
 from functools import lru_cache

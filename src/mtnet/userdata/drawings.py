@@ -18,7 +18,7 @@ def drawing(path: Path) -> np.ndarray:
     """(1, 28, 28) floats from an image file of any size and polarity."""
     try:
         with Image.open(path) as image:
-            if image.size == (ORIGINAL, ORIGINAL) and image.mode == "1":  # an original Omniglot file
+            if image.size == (ORIGINAL, ORIGINAL) and image.mode == "1":  # original Omniglot
                 grey = np.asarray(image.resize((SIZE, SIZE), Image.Resampling.NEAREST), float)
                 return (1 - grey)[None].astype(np.float32)
             grey = _on_white(image)
