@@ -15,7 +15,7 @@ from helpers import assert_close, certain, differ, shaken, small_episode, small_
 from mtnet import mse, predict
 from mtnet.core import probe
 from mtnet.core.rules import RULES
-from mtnet.methods import gradient, make
+from mtnet.methods import learner as learner_module, make
 
 KEY = jax.random.key(7)
 NET = small_net()
@@ -242,9 +242,9 @@ def test_weight_space_is_activation_space(name, kind, steps):
 
 def weight_side(monkeypatch):
     """From here on, no cell is known to be only called: T acts on matrices alone."""
-    split = gradient.split
+    split = learner_module.split
     monkeypatch.setattr(
-        gradient, "split", lambda *a, **k: split(*a, **k)._replace(called=frozenset())
+        learner_module, "split", lambda *a, **k: split(*a, **k)._replace(called=frozenset())
     )
 
 

@@ -9,7 +9,6 @@ al. 2017. The meta-batch is not stated; 25 is the MAML code's, 4 the published s
 """
 
 from mtnet.config import Config, configure
-from mtnet.core.rules import RULES
 from mtnet.experiments.types import Experiment, Row
 
 SHOTS = (5, 10, 20)
@@ -32,7 +31,7 @@ def trainings(quick: bool, seeds: int) -> dict[str, Config]:
     return {
         f"{method} b{meta_batch}": base.replace(method=method, meta_batch=meta_batch)
         for meta_batch in ((25,) if quick else (25, 4))
-        for method in RULES
+        for method in PUBLISHED
     }
 
 
