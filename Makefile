@@ -1,15 +1,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BENCH := .venv-bench/bin
+FAST := $(addprefix tests/test_,cells.py changes.py config.py data_*.py episodes.py equations.py \
+	inputs.py laws.py outer.py storage.py tasks.py)
 
-.PHONY: reproduce test lint bench clean
+.PHONY: reproduce test check lint bench clean
 
 reproduce: .venv/ready
 	$(BIN)/mtnet reproduce table1 --quick
 	@echo "In full: $(BIN)/mtnet reproduce table1, table2, figure4 (see README.md)"
 
 test: .venv/ready
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: .venv/ready
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(FAST)
 
 lint: .venv/ready
 	$(BIN)/ruff check .

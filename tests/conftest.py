@@ -1,8 +1,15 @@
 """Shapes and types are checked while the tests run, and numbers are float64."""
 
-import jax
-import jaxtyping
-from hypothesis import settings
+import os
+import tempfile
+
+# Programs that several tests (or the processes they start) compile are compiled once per run.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="mtnet-tests-"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+
+import jax  # noqa: E402
+import jaxtyping  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 jaxtyping.install_import_hook("mtnet", "beartype.beartype")
 jax.config.update("jax_enable_x64", True)

@@ -8,17 +8,16 @@ import jax
 import pytest
 from hypothesis import given, strategies as st
 
-from mtnet import AdaptConfig, InputError
+from mtnet import InputError
 from mtnet.build import build_family, build_learner, build_optimiser
-from mtnet.config import Config, configure, from_dict, to_dict
+from mtnet.config import GROUPS, Config, configure, from_dict, to_dict
 from mtnet.methods import METHODS
 from mtnet.storage.config_file import read_config
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 counts = st.integers(1, 1000)
 positive = st.floats(1e-6, 1e6)
-inners = st.builds(
-    AdaptConfig,
+inners = dict(  # noqa: C408
     alpha=positive,
     steps=st.integers(0, 20),
     first_order=st.booleans(),
@@ -42,10 +41,10 @@ common = {
     "clip": st.none() | positive,
     "seeds": st.lists(st.integers(0, 2**31), min_size=1, max_size=3).map(tuple),
     "sweep": st.lists(positive, max_size=3).map(tuple),
-    "inner": inners,
+    **inners,
 }
 curves = st.builds(
-    Config,
+    configure,
     family=st.sampled_from(["sine", "polynomial"]),
     shots=counts,
     queries=counts,
@@ -58,7 +57,7 @@ curves = st.builds(
     **common | {"method": st.sampled_from([n for n, m in METHODS.items() if m.regression])},
 )
 pictures = st.builds(
-    Config,
+    configure,
     family=st.sampled_from(["omniglot", "mini-imagenet"]),
     shots=st.integers(1, 10),
     queries=st.integers(1, 10),
@@ -80,8 +79,10 @@ def test_a_config_is_its_plain_data(config):
 
 
 def test_plain_data_holds_every_setting():
-    fields = dataclasses.fields(Config) + dataclasses.fields(AdaptConfig)
-    assert set(SETTINGS) == {f.name for f in fields} - {"inner"}
+    groups = [Config, *GROUPS.values()]
+    fields = [f.name for group in groups for f in dataclasses.fields(group)]
+    assert sorted(SETTINGS) == sorted(set(fields) - set(GROUPS))
+    assert len(fields) == len(set(fields))
 
 
 @given(config=configs)

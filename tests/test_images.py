@@ -19,7 +19,7 @@ from mtnet.commands.common import duration
 from mtnet.config import Config, configure
 from mtnet.experiments import EXPERIMENTS, run as experiments
 from mtnet.experiments.page import report
-from mtnet.storage.networks import load_network, save_network
+from mtnet.storage.networks import save_network
 from mtnet.storage.run_folder import create_run, load_best, load_latest, read_metrics
 from mtnet.training.loop import train
 from mtnet.userdata.drawings import drawing, ink_of
@@ -38,10 +38,10 @@ def made_up():
     seeds = {"train": 0, "validation": 1, "test": 2}
     with pytest.MonkeyPatch.context() as patch, jax.enable_x64(False):
         patch.setattr(
-            "mtnet.config.open_images",
+            "mtnet.build.open_images",
             lambda name, split: SimpleNamespace(pixels=characters(seed=seeds[split])),
         )
-        patch.setattr("mtnet.runs.train.VALIDATION_TASKS", 4)
+        patch.setattr("mtnet.training.validation.TASKS", 4)
         yield
 
 
@@ -129,7 +129,7 @@ def test_methods_are_chosen_by_name():
 def test_evaluate_says_its_protocol(run, capsys):
     assert main(["evaluate", str(run.folder), "--tasks", "4", "--steps", "1"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "1 query picture of each, norms transductive" in out
+    assert "1 query image per class, norms transductive" in out
 
 
 SHAPES = {  # lines through points of the unit square
@@ -158,7 +158,7 @@ def test_export_load_classify(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "net.safetensors"
     assert main(["export", str(run.folder), str(file)]) == 0
-    again = load_network(file)
+    again = mtnet.load(file)
     assert same(again.theta, jax.tree.map(lambda a: a[0], load_best(run)[1]))
     assert again.config == run.config
     assert again.about["iterations"] == 6
@@ -186,16 +186,16 @@ def test_a_damaged_network_is_refused(run, tmp_path, damage):
     else:
         file.unlink()
     with pytest.raises(InputError, match=r"net\.safetensors"):
-        load_network(file)
+        mtnet.load(file)
 
 
 def test_the_network_in_the_box():
     """It learns five drawn shapes from one example each, whatever their size and polarity."""
-    inside = load_network("omniglot-5way-mt-net")
+    inside = mtnet.load("omniglot-5way-mt-net")
     assert inside.config.method == "mt-net"
     assert inside.about["iterations"] > 1_000
     with pytest.raises(InputError, match="omniglot-5way-mt-net"):
-        load_network("omniglot")
+        mtnet.load("omniglot")
 
 
 @pytest.mark.parametrize("kinds", [(60, 0, 255, 60), (60, 0, 255, 300), (90, 255, 0, 200)], ids=str)

@@ -12,7 +12,7 @@ from helpers import arrays, assert_close, shaken, small_batch
 from hypothesis import given, strategies as st
 
 from mtnet import Batch, Episode, InputError, cross_entropy, mse, predict
-from mtnet.build import build_learner, build_training_family
+from mtnet.build import build_learner, build_training_family, check_config
 from mtnet.config import configure
 from mtnet.core.outer import meta_gradient
 from mtnet.core.rules import RULES
@@ -50,7 +50,6 @@ def test_training_on_pictures_lowers_the_loss(name):
     config = configure(
         **{"method": name, "family": "omniglot", "ways": 2, "shots": 1, "queries": 2},
         **{"filters": 4, "meta_batch": 2, "head_sd": 0.1},
-        inner=configure(family="omniglot").inner,
     )
     rng = np.random.default_rng(0)
     shape = rng.integers(0, 60, (4, 1, 28, 28, 1))  # faint, so that there is something to learn
@@ -70,7 +69,7 @@ def test_training_on_pictures_lowers_the_loss(name):
 @pytest.mark.parametrize("name", [n for n, m in METHODS.items() if not m.regression])
 def test_classes_are_asked_for_where_a_method_needs_them(name):
     with pytest.raises(InputError, match="classes"):
-        configure(method=name, family="sine")
+        check_config(configure(method=name, family="sine"))
     with pytest.raises(InputError, match="whole numbers"):
         learner(name).adapt(learner(name).init(KEY), CURVES.support, KEY)
 

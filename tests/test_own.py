@@ -123,7 +123,7 @@ def test_a_compact_model_says_the_same(fitted):
     again = models.load_model(whole)
     np.testing.assert_allclose(predict_compiled(again.net, x), predict_compiled(here.net, x))
     other = dict(header["about"], base=header["about"]["base"] | {"sha256": "0"})
-    write_arrays(Path("other.safetensors"), arrays, about=other)
+    write_arrays(Path("other.safetensors"), "model", arrays, about=other)
     with pytest.raises(InputError, match="not the run"):
         models.load_model(Path("other.safetensors"))
 
@@ -212,7 +212,7 @@ def fails(capsys, arguments, says):
 @pytest.mark.parametrize(
     ("alter", "options", "says"),
     [
-        (lambda r: None, ["--task", "cty"], "no column 'cty'; did you mean 'city'?"),
+        (lambda r: None, ["--task", "cty"], "no column 'cty'; did you mean city?"),
         (lambda r: None, ["--inputs", "day", "wind"], "has no column 'wind'"),
         (with_value(6, "day", "soon"), [], "row 7, column 'day': 'soon' is not a number"),
         (with_value(6, "degrees", "hot"), [], "row 7, column 'degrees': 'hot' is not a number"),
@@ -267,7 +267,7 @@ def test_other_bad_input_is_told_in_one_line(capsys, fitted):
     Path("few/two").mkdir()
     Path("few/two/0.png").write_bytes(b"no picture")
     fails(capsys, ["adapt", seen, "few", "--out", "m"], "cannot read few/two/0.png as a picture")
-    fails(capsys, ["adapt", "few", "new.csv", "--out", "m"], "not a run directory")
+    fails(capsys, ["adapt", "few", "new.csv", "--out", "m"], "not a run folder")
     fails(capsys, ["predict", "new.csv", "new.csv"], "cannot read new.csv")
     fails(capsys, ["adapt", "new.csv", run, "--out", "m"], "the run comes first")
     fails(capsys, ["adapt", run, "few", "--out", "m"], "this run takes a table")
@@ -298,7 +298,7 @@ def test_a_damaged_model_is_refused(capsys, fitted, harm):
     else:
         arrays, header = read_arrays(path)
         arrays.popitem()
-        write_arrays(path, arrays, **header)
+        write_arrays(path, "model", arrays, about=header["about"])
     capsys.readouterr()
     fails(capsys, ["predict", "m.safetensors", "new.csv"], "m.safetensors")
 

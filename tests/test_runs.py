@@ -14,14 +14,15 @@ import pytest
 
 from mtnet.config import configure
 from mtnet.errors import InputError
-from mtnet.files import write_atomically
+from mtnet.files import unpack, write_atomically
 from mtnet.storage import run_folder as rundir
-from mtnet.storage.checkpoints import load_state, save_state
+from mtnet.storage.checkpoints import list_checkpoints, load_state, save_state
 from mtnet.storage.run_folder import load_latest
+from mtnet.tasks.groups import sort_by_group
 from mtnet.training.loop import Diverged, train
+from mtnet.userdata import dataset
 
 TINY = configure(width=4, depth=1, meta_batch=2, iterations=3_000, seeds=(0, 1))
-FLAGS = "--width 4 --depth 1 --meta-batch 2 --iterations 3000 --seeds 0 1".split()
 EVERY = ["--checkpoint-every", "500"]
 
 
@@ -61,35 +62,67 @@ def checkpoint_after(folder: Path, process) -> None:
         time.sleep(0.01)
 
 
+def new_run(folder: Path, **changes) -> rundir.Run:
+    """A run on a small table, so that there are validation tasks."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (240, 1)).astype(np.float32)
+    groups = np.repeat(np.arange(12), 20)
+    y = np.sin(3 * x + groups[:, None]).astype(np.float32)
+    rows, names = sort_by_group(x, y, groups)
+    names = list(map(str, names))
+    splits = {"train": list(range(8)), "validation": [8, 9], "test": [10, 11]}
+    folder.mkdir(parents=True)
+    dataset.write_dataset(folder / dataset.DATASET_FILE, rows, names, splits)
+    sizes = {"iterations": 3_000, "log_every": 250, "validate_every": 750, "beta": 0.01}
+    sizes |= {"width": 4, "depth": 1, "meta_batch": 2, "seeds": (0, 1), "steps": 1}
+    data = str(folder / dataset.DATASET_FILE)
+    return rundir.create_run(folder, configure(family="table", data=data, **sizes | changes))
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """An uninterrupted run, to compare the others with."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    assert finish(mtnet("train", *FLAGS, *EVERY, "--out", folder))[0] == 0
-    return rundir.open_run(folder)
+    run = new_run(tmp_path_factory.mktemp("whole") / "run")
+    assert finish(mtnet("train", "--resume", run.folder, *EVERY))[0] == 0
+    return run
 
 
-def measured(run):
-    """The metrics but for the clock."""
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in rundir.read_metrics(run)]
+def outcome(run):
+    """Everything a training leaves behind but the clock: metrics, best network, last checkpoint."""
+    metrics = [{k: v for k, v in m.items() if k != "seconds"} for m in rundir.read_metrics(run)]
+    best, last = (next(iter(list_checkpoints(f).values())) for f in (run.best, run.checkpoints))
+    states = [{n: a.tobytes() for n, a in unpack(p)[0].items()} for p in (best, last)]
+    return metrics, best.name, last.name, states
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_interrupted_and_resumed_is_bit_identical(whole, tmp_path, how):
-    folder = tmp_path / "run"
-    process = mtnet("train", *FLAGS, *EVERY, "--out", folder)
-    checkpoint_after(folder, process)
+    run = new_run(tmp_path / "run")
+    process = mtnet("train", "--resume", run.folder, *EVERY)
+    checkpoint_after(run.folder, process)
     process.send_signal(how)
     status, _, err = finish(process)
     if how == signal.SIGKILL:
         assert status == -signal.SIGKILL
     elif status:  # it may have finished before the signal came
         assert status == 130
-        assert f"--resume {folder}" in err
-    assert finish(mtnet("train", "--resume", folder, *EVERY))[0] == 0
-    again = rundir.open_run(folder)
-    assert identical(load_latest(again)[1], load_latest(whole)[1])
-    assert measured(again) == measured(whole)
+        assert f"--resume {run.folder}" in err
+    assert finish(mtnet("train", "--resume", run.folder, *EVERY))[0] == 0
+    assert outcome(run) == outcome(whole)
+
+
+def test_stopping_after_every_chunk_changes_nothing(tmp_path):
+    """Validation happens at fixed iterations only: a stop adds none."""
+    whole, often = (new_run(tmp_path / name, iterations=1_500) for name in ("whole", "often"))
+    train(whole)
+    train(often, budget=1e-9)
+    assert rundir.iterations_done(often) == 250
+    while rundir.iterations_done(often) < 1_500:
+        seconds = rundir.read_metrics(often)[-1]["seconds"]
+        train(often, budget=seconds + 1e-9)
+    assert outcome(often) == outcome(whole)
+    validated = [m["iteration"] for m in rundir.read_metrics(often) if "validation" in m]
+    assert validated == [750, 1_500]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
@@ -120,7 +153,7 @@ def test_divergence_stops_and_spares_the_last_checkpoint(tmp_path):
     run = rundir.create_run(tmp_path / "run", config)
     with pytest.raises(Diverged, match=r"iteration \d+.*try"):
         train(run, checkpoint_every=500)
-    with pytest.raises(InputError, match="no whole checkpoint"):
+    with pytest.raises(InputError, match="has no checkpoint"):
         load_latest(run)
 
 
@@ -187,10 +220,10 @@ def test_cores_share_one_training(tmp_path):
     shared = train(rundir.create_run(tmp_path / "shared", config), cores=2)
     for a, b in zip(leaves(alone), leaves(shared), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-    damp_coefficients = rundir.create_run(tmp_path / "damp_coefficients", config)
-    train(damp_coefficients, cores=2, budget=1e-9)
-    assert len(rundir.read_metrics(damp_coefficients)) == 1
-    assert identical(train(damp_coefficients, cores=2), shared)
+    stopped = rundir.create_run(tmp_path / "stopped", config)
+    train(stopped, cores=2, budget=1e-9)
+    assert len(rundir.read_metrics(stopped)) == 1
+    assert identical(train(stopped, cores=2), shared)
 
 
 def test_cores_that_cannot_share(tmp_path):
@@ -198,7 +231,7 @@ def test_cores_that_cannot_share(tmp_path):
     with pytest.raises(InputError, match="one seed"):
         train(run, cores=2)
     run = rundir.create_run(tmp_path / "three", TINY.replace(seeds=(0,), meta_batch=3))
-    with pytest.raises(InputError, match="cannot share meta_batch 3"):
+    with pytest.raises(InputError, match="must divide meta_batch"):
         train(run, cores=2)
 
 

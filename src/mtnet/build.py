@@ -29,7 +29,7 @@ def check_config(config: Config) -> None:
     build_training_family(config)
     if not is_classification(config):
         if not METHODS[config.method].regression:
-            raise InputError(f"{config.method} is for classification; {config.family} has numbers")
+            raise InputError(f"{config.method} needs classes; {config.family} is a regression")
         if config.net.shared_head:
             raise InputError("shared_head is for classification: remove it")
 

@@ -41,7 +41,10 @@ class TaskConfig:
     """Dataset file written by `mtnet fit`."""
 
     def __post_init__(self) -> None:
-        _check_counts(self, "train_ways")
+        _check_counts(self, "shots", "queries", "train_ways")
+        _check_positive(self, "x_max")
+        if self.order < 0:
+            raise InputError(f"order must be 0 or more; it is {self.order}")
 
 
 @dataclass(frozen=True)
