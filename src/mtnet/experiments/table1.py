@@ -12,6 +12,7 @@ al. 2017. The meta-batch is not stated; 25 is the MAML code's, 4 the published s
 """
 
 from mtnet.config import Config, configure
+from mtnet.core.rules import RULES
 from mtnet.experiments.types import Experiment, Row
 
 SHOTS = (5, 10, 20)
