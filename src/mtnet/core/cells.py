@@ -195,7 +195,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 def _check_patterns(patterns: Sequence[str], names: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(_matches(name, [pattern]) for name in names):
-            hint = suggest(pattern, [f"`{name}`" for name in names])
+            hint = suggest(pattern, names, quote="`")
             raise InputError(f"`{pattern}` matches no array or layer of the network; {hint}")
 
 

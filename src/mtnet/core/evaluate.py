@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
-from scipy.special import stdtrit
 
 from mtnet.core.losses import predict
 from mtnet.core.types import Family, Learner, MetaParams
@@ -70,6 +69,8 @@ def over_seeds(losses: np.ndarray) -> Summary:
     pooled = summarise(losses.reshape(-1))
     if len(losses) < 2 or not np.isfinite(pooled.mean):
         return pooled
+    from scipy.special import stdtrit  # takes long to import; SciPy comes with JAX
+
     means = losses.mean(axis=1)
     half = stdtrit(len(means) - 1, 0.975) * np.std(means, ddof=1) / np.sqrt(len(means))
     return pooled._replace(ci95=float(half))

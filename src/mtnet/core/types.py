@@ -25,6 +25,15 @@ class Episode(NamedTuple):
     query: Batch
 
 
+class AdaptInfo(NamedTuple):
+    """What an adaptation drew and did."""
+
+    masks: Any
+    """M per cell; empty without masks. With `draw="step"`, a leading axis counts the steps."""
+    losses: Array
+    """Support loss after 0, 1, ..., `steps` steps."""
+
+
 class Learner(NamedTuple):
     """A way to learn from tasks (section 2.1): pure functions, randomness from keys only."""
 
@@ -40,6 +49,8 @@ class Learner(NamedTuple):
     One alone where a learner has no steps."""
     precompute: Callable[[MetaParams], MetaParams] = lambda theta: theta
     """theta with what all tasks share computed already; the other functions take either."""
+    info: Callable[[MetaParams, Batch, Key[Array, ""]], tuple[Predictor, AdaptInfo]] | None = None
+    """`adapt`, with what it drew and did. Default: the learner does not tell."""
 
 
 class Family(NamedTuple):
