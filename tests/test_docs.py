@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from contextlib import redirect_stdout, suppress
 from functools import cache
 from io import StringIO
@@ -307,6 +308,17 @@ def test_files_names_and_links_exist(page):
                 headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
                 slugs = [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]
                 assert anchor in slugs, target
+
+
+def test_architecture_names_every_package_in_the_order_of_imports():
+    text = text_of("docs/architecture.md")
+    layers = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"][0]
+    order = [set(layer.split(" | ")) for layer in reversed(layers["layers"])]
+    block = " ".join(re.findall(r"^    (.*)$", text, re.MULTILINE)[:3])
+    assert [set(part.strip().split(", ")) for part in block.split("<")] == order
+    for path in SOURCE.iterdir():
+        name = f"{path.name}/" if path.is_dir() else path.name
+        assert name[0] in "._" or name == "py.typed" or f"`{name}`" in text, name
 
 
 def test_api_page_has_every_public_name():
