@@ -53,7 +53,7 @@ def plain(results: dict[str, Any]) -> str:
 def _commits(results: dict[str, Any]) -> list[str]:
     """The commits that the rows were made with, if they are known."""
     commits = dict.fromkeys(row.get("commit", results.get("commit")) for row in results["rows"])
-    names = ", ".join(f"`{commit[:12]}`" for commit in commits if commit)
+    names = ", ".join(f"`{commit}`" for commit in commits if commit)
     return [f"Made with commit {names}.\n"] if names else []
 
 
