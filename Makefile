@@ -20,6 +20,7 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: .venv-bench/ready
 	taskset -c 0 $(BENCH)/python bench/sine.py
@@ -32,10 +33,10 @@ clean:
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cli,dev]'
 	touch $@
 
 .venv-bench/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-bench
-	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable '.[cli,bench]'
 	touch $@

@@ -33,12 +33,11 @@ from mtnet.tasks.episodes import image_episodes
 from mtnet.tasks.groups import group_tasks, ragged_episodes, sort_by_group
 from mtnet.tasks.polynomial import polynomial
 from mtnet.tasks.sine import sine
+from mtnet.version import __version__
 
 if TYPE_CHECKING:
     from mtnet.estimators import MTNetClassifier, MTNetRegressor
     from mtnet.storage import load, save
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AdaptConfig",
@@ -54,6 +53,7 @@ __all__ = [
     "MTNetRegressor",
     "MetaTraining",
     "Theta",
+    "__version__",
     "accuracy",
     "adapt",
     "adapt_many",

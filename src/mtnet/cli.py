@@ -1,109 +1,107 @@
-"""`mtnet ...`: every command by name."""
+"""`mtnet ...`: finds the command and runs its file in `mtnet.commands`.
 
-import itertools
-import logging
+tyro parses each command. The list of commands is here, because tyro cannot group commands, and so
+that only the file of the command that runs is imported.
+"""
+
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import jax
-import tyro
+from mtnet.errors import InputError, check_name
+from mtnet.version import __version__
 
-import mtnet
-from mtnet.commands import data
-from mtnet.commands.adapt import adapt
-from mtnet.commands.classify import classify
-from mtnet.commands.common import console
-from mtnet.commands.compare import compare
-from mtnet.commands.evaluate import evaluate
-from mtnet.commands.export import export
-from mtnet.commands.fit import fit_command
-from mtnet.commands.inspect import inspect
-from mtnet.commands.list import list_
-from mtnet.commands.predict import predict
-from mtnet.commands.reproduce import reproduce
-from mtnet.commands.train import train_command
-from mtnet.config import Config, configure
-from mtnet.errors import InputError
-from mtnet.storage.config_file import read_config
-from mtnet.training.loop import Diverged, Stopped
-
-
-def data_() -> None:
-    """Get, check or show an image set: `mtnet data --help`."""
+COMMANDS: dict[str, dict[str, str]] = {  # group -> command -> what it does
+    "your data": {
+        "fit": "Learn from many small tasks: groups of rows, or image folders.",
+        "adapt": "Learn a new task from a few examples.",
+        "predict": "Predict with an adapted model.",
+        "inspect": "Show what a task may change, or what it changed.",
+        "classify": "Name handwritten characters from one example each.",
+        "export": "Write a trained network to one file.",
+    },
+    "research": {
+        "train": "Meta-train any method on any family of tasks.",
+        "evaluate": "Measure a trained run on new tasks, at every inner step.",
+        "compare": "Measure several runs on the same tasks, with a paired test.",
+        "reproduce": "Repeat a table or figure of the paper.",
+        "list": "Show all methods, families and experiments.",
+    },
+    "data": {
+        "data": "Get, check or show an image set (data get, data check, data show).",
+    },
+}
+EXTRA = ("tyro", "rich", "matplotlib", "PIL", "pyarrow", "sklearn", "scipy")
+"""Packages that only the command line needs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments == ["--version"]:
-        console.print(f"mtnet {mtnet.__version__}", highlight=False)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words in ([], ["--help"], ["-h"]):
+        print(help_text())
         return 0
-    _cache_compilations()
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    if words == ["--version"]:
+        print(f"mtnet {__version__}")
+        return 0
     try:
-        commands: dict[str, Any] = {
-            "list": list_,
-            "train": train_command(_defaults(arguments)),
-            "evaluate": evaluate,
-            "reproduce": reproduce,
-            "compare": compare,
-            "data": data_,
-            "classify": classify,
-            "export": export,
-            "fit": fit_command(_own(arguments)),
-            "adapt": adapt,
-            "predict": predict,
-            "inspect": inspect,
-        }
-        depth = 1 if arguments[:1] == ["data"] else 0
-        if depth:
-            commands = {"get": data.get, "check": data.check, "show": data.show}
-        tyro.extras.subcommand_cli_from_dict(
-            commands,
-            prog=" ".join(["mtnet", *arguments[:depth]]),
-            description="Few-shot learning with learned metrics and subspaces.",
-            args=arguments[depth:] or ["--help"],
-        )
+        return run(words[0], words[1:])
     except InputError as error:
-        return _fail(str(error), 2)
-    except Diverged as error:
-        return _fail(str(error), 1)
-    except Stopped as error:
-        return _fail(str(error), 130)
+        return fail(str(error), 2)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA:
+            raise
+        return fail(f"this command needs {package}: pip install 'mtnet[cli]'", 2)
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader of our output, `head` say, has had enough
+        return fail("interrupted", 130)
+    except BrokenPipeError:  # stdout was closed (e.g. piped into head)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return 0
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Run one command; returns the exit status."""
+    check_name("command", name, [name for group in COMMANDS.values() for name in group])
+    cache_compilations()
+    command = import_module(f"mtnet.commands.{name}")
+    from mtnet.training.loop import Diverged, Stopped
+
+    try:
+        command.main(arguments)
+    except Diverged as error:
+        return fail(str(error), 1)
+    except Stopped as error:
+        return fail(str(error), 130)
     return 0
 
 
-def _defaults(arguments: Sequence[str]) -> Config:
-    """The settings that flags of `mtnet train` start from: a file's, or the family's own."""
-    given = dict(itertools.pairwise(arguments))
-    given |= dict(a.split("=", 1) for a in arguments if a.startswith("--") and "=" in a)
-    if "--config" in given:
-        return read_config(Path(given["--config"]))
-    return configure(family=given["--family"]) if "--family" in given else Config()
+def help_text() -> str:
+    """`mtnet --help`: the commands, grouped."""
+    lines = [
+        "usage: mtnet COMMAND [OPTIONS]",
+        "",
+        "Learn from many small tasks, then a new one from a few examples.",
+        "Start with: mtnet fit data.csv --task COLUMN --inputs COLUMN --target COLUMN",
+    ]
+    for group, commands in COMMANDS.items():
+        lines += ["", f"{group}:", *(f"  {name:10} {about}" for name, about in commands.items())]
+    lines += ["", "mtnet COMMAND --help shows the options; mtnet --version the version."]
+    return "\n".join(lines)
 
 
-def _own(arguments: Sequence[str]) -> Config:
-    """What `mtnet fit` starts from; the data are still to come."""
-    pictures = any(a == "--images" or a.startswith("--images=") for a in arguments)
-    return configure(family="images" if pictures else "table")
+def cache_compilations() -> None:
+    """Keep compiled programs between runs; set in the environment, which worker processes read."""
+    import jax
+
+    default = str(Path.home() / ".cache" / "mtnet" / "jax")
+    folder = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", default)
+    jax.config.update("jax_compilation_cache_dir", folder)
 
 
-def _cache_compilations() -> None:
-    """Compile once, not once a run; workers read the environment, this process the setting."""
-    cache = os.environ.setdefault(
-        "JAX_COMPILATION_CACHE_DIR", str(Path.home() / ".cache" / "mtnet" / "jax")
-    )
-    jax.config.update("jax_compilation_cache_dir", cache)
-
-
-def _fail(message: str, status: int) -> int:
+def fail(message: str, status: int) -> int:
     print(f"mtnet: {message}", file=sys.stderr)
     return status
 

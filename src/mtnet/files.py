@@ -17,8 +17,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-import mtnet
 from mtnet.errors import InputError
+from mtnet.version import __version__
 
 FORMAT = 2
 """Version of the format; files of another version are refused."""
@@ -45,7 +45,7 @@ def write_arrays(path: Path, kind: str, arrays: dict[str, Any], **header: Any) -
 
 def pack(kind: str, arrays: dict[str, Any], **header: Any) -> bytes:
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    header |= {"kind": kind, "format": FORMAT, "mtnet_version": mtnet.__version__}
+    header |= {"kind": kind, "format": FORMAT, "mtnet_version": __version__}
     texts = {name: json.dumps(value) for name, value in header.items()}
     return save(plain, texts | {"sha256": digest(plain, texts)})
 

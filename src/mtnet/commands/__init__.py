@@ -1,1 +1,1 @@
-"""What `mtnet ...` does, a file for each kind of work."""
+"""The commands of `mtnet`, one file per command; `main(arguments)` in each parses and runs it."""

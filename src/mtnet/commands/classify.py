@@ -1,73 +1,89 @@
-"""`mtnet classify`: learn from one picture a class, name other pictures."""
+"""`mtnet classify`: name handwritten characters from one example of each."""
 
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.table import Table
 
 from mtnet.build import build_learner
-from mtnet.commands.common import console
+from mtnet.commands.common import console, plain_table
+from mtnet.commands.parse import Paths, Strings, run as run_command
 from mtnet.core.losses import predict
 from mtnet.core.types import Batch
 from mtnet.errors import InputError
-from mtnet.methods import METHODS
 from mtnet.storage import load
 from mtnet.storage.networks import TrainedNetwork
 from mtnet.userdata.drawings import drawing
 
 RUN_ONCE = {"xla_backend_optimization_level": 0}
-"""A program that runs once is done sooner when little is made of compiling it."""
+"""The program runs once, so compiling it fast matters more than running it fast."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    run_command(classify, "classify", arguments)
 
 
 def classify(
-    support: tuple[Path, ...],
-    query: tuple[Path, ...],
-    labels: tuple[str, ...] = (),
+    support: Paths,
+    query: Paths,
+    labels: Strings = (),
     network: str = "omniglot-5way-mt-net",
 ) -> None:
-    """Learn characters from one picture each, and name others.
+    """Name handwritten characters from one example of each.
 
-    The network that comes with mtnet learns five. Pictures may have any size, and dark or light
-    ink: the tone of the border is the paper. Norms see support and query pictures together, so
-    that giving several queries at once helps.
+    The pretrained network needs five classes. Images may have any size, and
+    dark or light ink: the tone of the border is the background. Norms see all
+    support and query images together, so several queries at once help.
 
     Args:
-        support: One picture of each class.
-        query: Pictures to name.
-        labels: Names of the classes, in the order of --support; left out: the file names.
-        network: A network that comes with mtnet, or a file written by it.
+        support: One image per class.
+        query: Images to classify.
+        labels: Names of the classes, in the order of --support. Default: the file names.
+        network: A pretrained network, or a file written by mtnet export.
     """
     names = labels or tuple(path.stem for path in support)
-    trained = load(network)
+    trained = load_characters(network)
+    ways = len(support) if trained.config.any_ways else trained.config.tasks.ways
+    check_classes(network, ways, len(support), names)
+    if not query:
+        raise InputError("give at least one image to classify: --query x.png")
+    x = jnp.asarray(np.stack([drawing(path) for path in (*support, *query)]))
+    probabilities = class_probabilities(trained, x, ways)
+    table = plain_table("image", "label", *names, right=names)
+    for path, p in zip(query, probabilities, strict=True):
+        table.add_row(str(path), names[int(p.argmax())], *(f"{value:.3f}" for value in p))
+    console.print(table)
+
+
+def load_characters(name: str) -> TrainedNetwork:
+    """A network that was trained on Omniglot."""
+    trained = load(name)
     if not isinstance(trained, TrainedNetwork):
-        raise InputError(f"{network} is not a meta-trained network: `mtnet export` writes one")
-    config = trained.config
-    if config.family != "omniglot":
-        raise InputError(f"{network} was trained on {config.family}, not on characters")
-    ways = len(support) if METHODS[config.method].any_ways else config.tasks.ways
+        raise InputError(f"{name} is not a meta-trained network: mtnet export writes one")
+    if trained.config.family != "omniglot":
+        raise InputError(f"{name} was trained on {trained.config.family}, not on omniglot")
+    return trained
+
+
+def check_classes(network: str, ways: int, support: int, names: Sequence[str]) -> None:
     if ways < 2:
-        raise InputError("give two support pictures or more, one of each class")
-    if len(support) != ways:
-        raise InputError(f"{network} tells {ways} classes apart: give {ways} support pictures")
+        raise InputError("give at least two support images, one per class")
+    if support != ways:
+        raise InputError(f"{network} needs {ways} classes: give {ways} support images")
     if len(names) != ways or len(set(names)) != ways:
         given = ", ".join(names)
-        raise InputError(f"{ways} classes need {ways} different names; there are: {given}")
-    if not query:
-        raise InputError("give at least one picture to name: --query x.png")
-    x = jnp.asarray(np.stack([drawing(path) for path in (*support, *query)]))
+        raise InputError(f"{ways} classes need {ways} different names; they are: {given}")
+
+
+def class_probabilities(trained: TrainedNetwork, x: jax.Array, ways: int) -> np.ndarray:
+    """(queries, ways); the first `ways` images are the support set."""
 
     @partial(jax.jit, compiler_options=RUN_ONCE)
-    def answer(x: jax.Array) -> jax.Array:
-        learner = build_learner(config, ways=ways)
+    def adapt_and_predict(x: jax.Array) -> jax.Array:
+        learner = build_learner(trained.config, ways=ways)
         net = learner.adapt(trained.theta, Batch(x[:ways], jnp.arange(ways)), jax.random.key(0))
         return jax.nn.softmax(predict(net, x))[ways:]
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("picture", "label", *names):
-        table.add_column(column, justify="left" if column in ("picture", "label") else "right")
-    for path, p in zip(query, np.asarray(answer(x)), strict=True):
-        table.add_row(str(path), names[int(p.argmax())], *(f"{value:.3f}" for value in p))
-    console.print(table)
+    return np.asarray(adapt_and_predict(x))

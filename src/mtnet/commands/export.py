@@ -1,31 +1,36 @@
 """`mtnet export`: a trained network in one file."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
 from mtnet.commands.common import console, warn
+from mtnet.commands.parse import RunFolder, run as run_command
 from mtnet.errors import InputError
 from mtnet.evaluation.measure import history
-from mtnet.storage import run_folder as rundir
 from mtnet.storage.networks import save_network
-from mtnet.storage.run_folder import load_best_member
+from mtnet.storage.run_folder import load_best_member, open_run, read_metrics
 
 
-def export(run: tyro.conf.Positional[Path], out: tyro.conf.Positional[Path]) -> None:
-    """Write a trained network into one file, for `mtnet.load` and `mtnet classify`.
+def main(arguments: Sequence[str]) -> None:
+    run_command(export, "export", arguments)
+
+
+def export(
+    run: RunFolder, out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+) -> None:
+    """Write a trained network to one file, for mtnet.load and mtnet classify.
 
     Args:
-        run: A run directory; its best state on validation tasks is taken, or the last one.
-        out: The file, ending in .safetensors.
+        run: Run folder; the best network on validation tasks is written, or the last one.
+        out: File to write, ending in .safetensors.
     """
     if out.suffix != ".safetensors":
         raise InputError(f"{out} must end in .safetensors")
-    opened = rundir.open_run(run)
-    at, theta = load_best_member(opened, warn)
-    about = history(opened.config, rundir.read_metrics(opened), at)
-    try:
-        save_network(out, opened.config, theta, about)
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror}") from None
-    console.print(f"Wrote {out}: {opened.config.method}, iteration {at}", highlight=False)
+    trained = open_run(run)
+    iteration, theta = load_best_member(trained, warn)
+    about = history(trained.config, read_metrics(trained), iteration)
+    save_network(out, trained.config, theta, about)
+    console.print(f"Wrote {out}: {trained.config.method}, iteration {iteration}", highlight=False)

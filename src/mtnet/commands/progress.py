@@ -1,4 +1,4 @@
-"""Progress of trainings and of other long jobs: bars on a terminal, plain lines elsewhere."""
+"""Progress bars in a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from mtnet.datasets.download import Report
 from mtnet.training.loop import Progress as Step
 
 LINES = 20
-"""Plain lines for each training, where there is no terminal."""
+"""Plain lines per training, without a terminal."""
 
 
 class Bars:
-    """One bar a training; `show` and `reached` move it."""
+    """One bar per training; `show` and `reached` move it."""
 
     def __init__(self, totals: dict[str, int], console: Console) -> None:
         self.console, self.totals = console, totals
@@ -46,7 +46,7 @@ class Bars:
         }
 
     def show(self, name: str, step: Step) -> None:
-        """A report from training itself: iteration, loss, speed."""
+        """Show iteration, loss and speed, as reported by training."""
         start = self.first.setdefault(name, step.iteration)
         seconds = time.monotonic() - self.began
         if step.iteration == start:
@@ -57,7 +57,7 @@ class Bars:
         self._move(name, step.iteration, f"loss {np.nanmean(step.loss):.3f}{speed}")
 
     def reached(self, name: str, iteration: int) -> None:
-        """A report read off a run directory."""
+        """Show an iteration, as read from a run folder."""
         self._move(name, iteration, "")
 
     def _move(self, name: str, iteration: int, note: str) -> None:

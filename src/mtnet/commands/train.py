@@ -1,77 +1,114 @@
-"""`mtnet train`: meta-train a method on a family of tasks."""
+"""`mtnet train`: meta-train a method on a family of tasks.
 
-from collections.abc import Callable
+The path of a training: `main` parses, `train_command` makes the run folder, `train_with_bars` shows
+progress, `mtnet.training.loop.train` logs, validates and checkpoints, and
+`mtnet.training.compiled.compile_chunk` is the program that JAX compiles.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from mtnet.commands.common import check_positive, console, duration, warn
+from mtnet.commands.flags import changed_values, flags_for, flat_values, used_settings, why_unused
+from mtnet.commands.parse import OptionalPath, OptionalStr, parse, run
 from mtnet.commands.progress import Bars
-from mtnet.config import Config
+from mtnet.config import Config, configure
 from mtnet.errors import InputError
-from mtnet.storage import run_folder as rundir
-from mtnet.storage.run_folder import iterations_done
+from mtnet.storage.config_file import read_config
+from mtnet.storage.run_folder import Run, create_run, iterations_done, open_run
 from mtnet.training.loop import CHECKPOINT_EVERY, Stopped, train as run_training
 
-TrainConfig = Annotated[Config, tyro.conf.OmitArgPrefixes]
-PICTURES = "Test classes, 1 query picture of each, norms {}."
+
+@dataclass(frozen=True)
+class Choice:
+    """What decides which other flags there are."""
+
+    family: str | None = None
+    method: str | None = None
+    config: Path | None = None
 
 
-def train_command(default: Config) -> Callable[..., None]:
-    """`mtnet train`, its settings starting from a config file's."""
+def main(arguments: Sequence[str]) -> None:
+    choice, _ = parse(Choice, "mtnet train", arguments, add_help=False)
+    default = starting_config(choice)
+    names = used_settings(default.family, default.method)
+    explain = lambda name: why_unused(name, default.family, default.method)  # noqa: E731
+    run(train_command(default, names), "train", arguments, explain, names)
+
+
+def starting_config(choice: Choice) -> Config:
+    """The settings that flags change: those of the file, or the family's preset."""
+    names = {"family": choice.family, "method": choice.method}
+    chosen = {name: value for name, value in names.items() if value is not None}
+    if choice.config is not None:
+        return read_config(choice.config).replace(**chosen)
+    return configure(**chosen)
+
+
+def train_command(default: Config, names: list[str]) -> Callable[..., None]:
+    """`mtnet train`, with a flag for each of these settings."""
+    flags: Any = flags_for(names, default)
+    Settings = Annotated[flags, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
 
     def train(
-        settings: TrainConfig = default,
-        out: Path | None = None,
-        resume: Path | None = None,
-        config: Path | None = None,
+        settings: Settings = flags(),  # noqa: B008
+        out: OptionalPath = None,
+        resume: OptionalPath = None,
+        config: OptionalPath = None,
         checkpoint_every: int = CHECKPOINT_EVERY,
-        budget: str | None = None,
+        budget: OptionalStr = None,
         cores: int = 1,
     ) -> None:
-        """Meta-train any method on any family; writes a run directory.
+        """Meta-train a method on a family of tasks; writes a run folder.
+
+        Flags depend on family and method: mtnet train --family omniglot --help
 
         Args:
             settings: What to train.
-            out: Where to write; runs/METHOD-FAMILY where left out, numbered if it is taken.
-            resume: Go on with the run in this directory, with its own settings.
-            config: TOML or JSON file with settings; flags win over it.
+            out: Run folder to write. Default: runs/METHOD-FAMILY, numbered if it exists.
+            resume: Resume the run in this folder, with its own settings.
+            config: TOML or JSON file with settings; flags override it.
             checkpoint_every: Iterations between two checkpoints.
-            budget: End after so much training in all, e.g. 60m or 1.5h; --resume goes on.
-            cores: Share each meta-batch among this many processes, one core each; for pictures.
+            budget: Stop after this training time, e.g. 60m or 1.5h; --resume continues.
+            cores: Processes that share each meta-batch, one core each; for images.
         """
-        seconds = duration(budget)
         check_positive(checkpoint_every=checkpoint_every, cores=cores)
+        options = {"checkpoint_every": checkpoint_every, "cores": cores, "budget": duration(budget)}
         if resume is not None:
-            if settings != default or out is not None or config is not None:
-                raise InputError("--resume goes on with the run's own settings: leave out others")
-            run = rundir.open_run(resume)
+            if changed_values(settings, default) or out is not None or config is not None:
+                raise InputError("--resume uses the run's own settings: remove the other flags")
+            started = open_run(resume)
         else:
-            run = rundir.create_run(out or free_folder(Path("runs"), settings), settings)
-        train_with_bars(run, checkpoint_every=checkpoint_every, budget=seconds, cores=cores)
-        console.print(f"Next: mtnet evaluate {run.folder}", highlight=False)
+            full = default.replace(**flat_values(settings))
+            started = create_run(out or free_folder(Path("runs"), full), full)
+        train_with_bars(started, **options)
+        console.print(f"Next: mtnet evaluate {started.folder}", highlight=False)
 
     return train
 
 
-def train_with_bars(run: rundir.Run, **options: Any) -> None:
-    """Train, or go on training, and show how it goes."""
-    name = str(run.folder)
+def train_with_bars(run: Run, **options: Any) -> None:
+    """Train, or resume training, with a progress bar."""
+    name, iterations = str(run.folder), run.config.outer.iterations
     console.print(f"{run.config.method} on {run.config.family} -> {name}", highlight=False)
-    if iterations_done(run) >= run.config.outer.iterations:
-        console.print(f"All {run.config.outer.iterations} iterations are done already.")
-    with Bars({name: run.config.outer.iterations}, console) as bars:
+    if iterations_done(run) >= iterations:
+        console.print(f"All {iterations} iterations were done before.")
+    with Bars({name: iterations}, console) as bars:
         report = lambda progress: bars.show(name, progress)  # noqa: E731
         try:
             run_training(run, report=report, warn=warn, **options)
         except Stopped as stopped:
-            raise Stopped(f"{stopped}; go on with: mtnet train --resume {name}") from None
-    if iterations_done(run) < run.config.outer.iterations:
-        console.print(f"The budget ended it at iteration {iterations_done(run)}.")
+            raise Stopped(f"{stopped}; resume with: mtnet train --resume {name}") from None
+    if iterations_done(run) < iterations:
+        console.print(f"Stopped by --budget at iteration {iterations_done(run)}.")
 
 
 def free_folder(root: Path, config: Config) -> Path:
+    """root/METHOD-FAMILY, with a number if that exists."""
     base = f"{config.method}-{config.family}"
     names = (base if i == 1 else f"{base}-{i}" for i in range(1, 10_000))
     return next(root / name for name in names if not (root / name).exists())

@@ -91,7 +91,7 @@ def over_seeds(losses: np.ndarray) -> Summary:
     pooled = summarise(losses.reshape(-1))
     if len(losses) < 2 or not np.isfinite(pooled.mean):
         return pooled
-    from scipy.special import stdtrit  # not needed by `import mtnet`
+    from scipy.special import stdtrit  # takes long to import; SciPy comes with JAX
 
     means = losses.mean(axis=1)
     half = stdtrit(len(means) - 1, 0.975) * np.std(means, ddof=1) / np.sqrt(len(means))

@@ -1,4 +1,4 @@
-"""Image sets: fetched once, prepared as one array in a cache, opened as memory maps."""
+"""Image sets: downloaded once, prepared as one array in the cache, opened as memory maps."""
 
 from mtnet.datasets.cache import Images, open_images
 from mtnet.datasets.image_set import ImageSet

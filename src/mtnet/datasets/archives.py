@@ -1,4 +1,4 @@
-"""Files in zip archives and folders, read in memory: nothing is ever unpacked to disk."""
+"""Files in zip archives and folders, read into memory; nothing is unpacked to disk."""
 
 import posixpath
 import stat
@@ -12,10 +12,10 @@ from pathlib import Path
 from mtnet.errors import InputError
 
 MEMBER_BYTES = 1 << 22
-"""No file of an image set is larger; what is may be a decompression bomb."""
+"""No file of an image set is larger; a larger one may be a decompression bomb."""
 
 Members = dict[str, Callable[[], bytes]]
-"""Path inside the archive, with / between its parts, and how to read it."""
+"""Path inside the archive, with / between its parts -> function that reads it."""
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 
@@ -28,23 +28,23 @@ def stays_inside(name: str) -> bool:
 
 
 def sources(path: Path, parts: Sequence[str]) -> list[Path]:
-    """What `--from PATH` stands for: one archive, or a folder with each part, unpacked or zipped.
+    """What `--from PATH` means: one archive, or a folder with each part, unpacked or zipped.
 
-    A list of a part's files, part.csv, is taken along where it lies in the folder.
+    The list of a part's files, part.csv, is included if the folder has one.
     """
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise InputError(f"{path} is not there: give --from a folder or an archive")
-    found = []
+        raise InputError(f"{path} does not exist: give --from a folder or an archive")
+    chosen = []
     for part in parts:
         choices = [path / part, path / f"{part}.zip"]
-        there = [choice for choice in choices if choice.exists()]
-        if not there:
+        existing = [choice for choice in choices if choice.exists()]
+        if not existing:
             raise InputError(f"{path} has neither a folder {part} nor an archive {part}.zip")
-        found.append(there[0])
+        chosen.append(existing[0])
     lists = [path / f"{part}.csv" for part in parts]
-    return found + [csv for csv in lists if csv.is_file()]
+    return chosen + [csv for csv in lists if csv.is_file()]
 
 
 @contextmanager
@@ -71,15 +71,15 @@ def _archive(path: Path, stack: ExitStack) -> Members:
     try:
         archive = stack.enter_context(zipfile.ZipFile(path))
     except OSError as error:
-        raise InputError(f"could not read {path} ({error.strerror})") from None
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     except _BROKEN:
-        raise InputError(f"{path} is no whole zip archive: fetch it again") from None
+        raise InputError(f"{path} is not a complete zip archive: download it again") from None
     members: Members = {}
     for info in archive.infolist():
         if not stays_inside(info.filename):
-            raise InputError(f"{path} has a path that leaves it, {info.filename!r}: not taken")
+            raise InputError(f"{path} has a path outside of it, {info.filename!r}: refused")
         if stat.S_ISLNK(info.external_attr >> 16):
-            raise InputError(f"{path} has a link in it, {info.filename!r}: not taken")
+            raise InputError(f"{path} has a link, {info.filename!r}: refused")
         if not info.is_dir():
             name = posixpath.normpath(info.filename.replace("\\", "/"))
             members[name] = partial(_read_member, archive, info, path)
@@ -91,7 +91,7 @@ def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) ->
     try:
         return archive.read(info)
     except OSError as error:
-        raise InputError(f"could not read {path} ({error.strerror})") from None
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     except _BROKEN as error:
         raise InputError(f"{info.filename} in {path} is damaged ({error})") from None
 
@@ -101,9 +101,9 @@ def _read_file(path: Path) -> bytes:
         _check_size(path.stat().st_size, str(path))
         return path.read_bytes()
     except OSError as error:
-        raise InputError(f"could not read {path} ({error.strerror})") from None
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _check_size(size: int, where: str) -> None:
     if size > MEMBER_BYTES:
-        raise InputError(f"{where} has {size} bytes, more than any image of these sets: not taken")
+        raise InputError(f"{where} has {size} bytes, more than any image of these sets: refused")

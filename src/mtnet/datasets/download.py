@@ -1,4 +1,4 @@
-"""Downloads that go on where they were cut, and that are what they should be."""
+"""Downloads that resume after an interruption, with a checksum."""
 
 import hashlib
 import re
@@ -17,7 +17,7 @@ Report = Callable[[int, int], None]
 """Called with (done, total); total is 0 if it is not known."""
 CHUNK = 1 << 16
 LATER = (408, 425, 429)
-"""Refusals that may pass, as those from 500 on; any other is final."""
+"""HTTP errors worth another try, as those from 500 on; any other is final."""
 
 
 def silent(done: int, total: int) -> None:
@@ -34,10 +34,18 @@ def download(
     wait: float = 0.5,
     timeout: float = 30.0,
 ) -> None:
-    """Fetch a file by HTTP unless it is there already; whole and verified, or InputError.
+    """Download a file unless it exists with this checksum; an InputError if that fails.
 
-    What has arrived is kept in `target`.part, so that the next try, or the next call, asks only
-    for the rest. It is given up after `tries` in a row that brought nothing new.
+    Partial data stay in `target`.part, so that the next attempt requests only the rest.
+
+    Args:
+        url: Where to download from.
+        md5: Checksum of the file.
+        target: Where to write it.
+        report: Called with (bytes done, total).
+        tries: Give up after this many attempts in a row without new data.
+        wait: Seconds before the second attempt; doubled after each one.
+        timeout: Seconds without data after which an attempt fails.
     """
     if md5_of(target) == md5:
         return
@@ -48,19 +56,19 @@ def download(
         if md5_of(part) != md5:
             part.unlink(missing_ok=True)
             raise InputError(
-                f"{url} brought other bytes than it should (wrong checksum), and they were "
-                "removed: try again, or give a copy of your own with --from"
+                f"checksum mismatch for {url}; the partial file was deleted: try again, or use "
+                "your own copy with --from"
             )
         part.replace(target)
     except OSError as error:
         raise InputError(
-            f"could not write {part} ({error.strerror}): make room and try again, which goes on "
-            "where this stopped"
+            f"cannot write {part} ({error.strerror}): free disk space and try again; the download "
+            "resumes"
         ) from None
 
 
 def md5_of(path: Path) -> str | None:
-    """The MD5 of a file, None where there is none: the official checksums are MD5."""
+    """The MD5 of a file (the official checksums are MD5), or None if it does not exist."""
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -68,23 +76,23 @@ def md5_of(path: Path) -> str | None:
 
 
 def _fetch(url: str, part: Path, report: Report, tries: int, wait: float, timeout: float) -> None:
-    fruitless = 0
+    failures = 0
     while True:
         before = _size(part)
         why = _try(url, part, report, timeout)
         if not why:
             return
-        fruitless = 0 if _size(part) > before else fruitless + 1
-        if fruitless >= tries:
+        failures = 0 if _size(part) > before else failures + 1
+        if failures >= tries:
             raise InputError(
-                f"could not fetch {url} ({why}): try again later, which goes on where this "
-                "stopped, or give a copy of your own with --from"
+                f"cannot download {url} ({why}): try again later (it resumes), or use your own "
+                "copy with --from"
             )
-        time.sleep(wait * 2**fruitless)
+        time.sleep(wait * 2**failures)
 
 
 def _try(url: str, part: Path, report: Report, timeout: float) -> str:
-    """Fetch what is missing of the file; returns what went wrong, or nothing."""
+    """Download the rest of the file; returns what went wrong, or an empty string."""
     have = _size(part)
     wanted = {"User-Agent": "mtnet"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
@@ -96,12 +104,12 @@ def _try(url: str, part: Path, report: Report, timeout: float) -> str:
                 return _copy(response, file, start, total, report)
     except HTTPError as error:
         error.close()
-        if error.code == 416 and have:  # nothing is missing; the checksum tells if that is so
+        if error.code == 416 and have:  # nothing is missing, or the checksum will be wrong
             return ""
         if error.code < 500 and error.code not in LATER:
             raise InputError(
-                f"could not fetch {url} ({error.code} {error.reason}): give a copy of your own "
-                "with --from"
+                f"cannot download {url} ({error.code} {error.reason}): use your own copy with "
+                "--from"
             ) from None
         return f"{error.code} {error.reason}"
     except URLError as error:
@@ -111,7 +119,7 @@ def _try(url: str, part: Path, report: Report, timeout: float) -> str:
 
 
 def _place(response: HTTPResponse) -> tuple[int, int]:
-    """Where in the file the answer starts, and how long the file is (0: it does not say)."""
+    """Where in the file the response starts, and the length of the file (0: unknown)."""
     if response.status == 206:
         given = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers["Content-Range"] or "")
         if not given:
@@ -132,7 +140,7 @@ def _copy(response: HTTPResponse, file: BinaryIO, start: int, total: int, report
 def _read(response: HTTPResponse) -> bytes:
     try:
         return response.read(CHUNK)
-    except OSError as error:  # told apart from those of the disk
+    except OSError as error:  # so that it is not taken for an error of the disk
         raise HTTPException(error.strerror or str(error)) from None
 
 

@@ -1,4 +1,4 @@
-"""What an image set is: its layout in the original archives, its images, its split."""
+"""The description of an image set: layout of the original archives, images, split."""
 
 import hashlib
 import re
@@ -9,44 +9,44 @@ import numpy as np
 
 
 class Original(NamedTuple):
-    """An archive at its official address."""
+    """An original archive."""
 
     url: str
     md5: str
 
 
 class ImageSet(NamedTuple):
-    """How to make one array of an image set's original files."""
+    """How to prepare an image set; one file in this folder and one entry in `IMAGE_SETS`."""
 
     name: str
     parts: Mapping[str, int]
-    """The archives, or folders, it comes in, and how many classes each has."""
+    """The archives or folders it comes in, and their numbers of classes."""
     layout: re.Pattern[str]
-    """A file's path in these: groups `part`, `label` (the class's name) and `file`."""
+    """Path of a file in these, with groups `part`, `label` (class name) and `file`."""
     examples: int
-    """Images of every class."""
+    """Images per class."""
     shape: tuple[int, int, int]
     """Height, width and channels of a prepared image."""
     decode: Callable[[bytes], np.ndarray]
-    """An image file to an array of this shape; ValueError says what is wrong with it."""
+    """Image file -> array of this shape; a ValueError says what is wrong with it."""
     split: Callable[[Mapping[str, list[str]]], dict[str, list[str]]]
-    """Sorted class names of every part to the class names of every split, in order."""
+    """Sorted class names per part -> class names per split, in order."""
     fingerprint: str
     """SHA-256 of all class names in the order of the splits."""
     nearest: Mapping[int, tuple[float, float]] = {}
-    """Ways -> where the accuracy of a raw-pixel nearest neighbour lies on the test split, in %."""
+    """Ways -> range of the accuracy (%) of a nearest neighbour on pixels of the test split."""
     originals: tuple[Original, ...] = ()
-    """Official addresses; there are none where the terms forbid it."""
+    """Original archives; empty if the terms forbid downloading."""
     how: str = ""
-    """How to get it where there is no address."""
+    """How to get it if it cannot be downloaded."""
 
 
 def check_names(images: ImageSet, names: Iterable[str]) -> None:
-    """These class names, in this order, are the set's; an empty fingerprint takes any."""
+    """ValueError unless these are the set's class names, in order; no fingerprint: any names."""
     if images.fingerprint not in ("", fingerprint(names)):
         raise ValueError(f"the classes are not those of {images.name}'s split")
 
 
 def fingerprint(names: Iterable[str]) -> str:
-    """SHA-256 of names in order, one a line."""
+    """SHA-256 of the names in order, one per line."""
     return hashlib.sha256("\n".join(names).encode()).hexdigest()

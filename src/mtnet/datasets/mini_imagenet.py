@@ -10,12 +10,12 @@ from mtnet.datasets.image_set import ImageSet
 
 
 def decode(data: bytes) -> np.ndarray:
-    """An image as it is, in colour."""
+    """An image in RGB, unchanged."""
     return np.asarray(decode_image(data, "JPEG", (84, 84)).convert("RGB"))
 
 
 def split(parts: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """The split is the folders'."""
+    """The split is given by the folders."""
     return {"train": parts["train"], "validation": parts["val"], "test": parts["test"]}
 
 
@@ -32,9 +32,9 @@ MINI_IMAGENET = ImageSet(
     fingerprint="251f0efc95e7f9085a6a85043c24491fae150074ee821b19c89fd814d4f7e15f",
     nearest={5: (23.0, 24.0)},
     how=(
-        "ImageNet's terms forbid sharing it, so there is no address to fetch it from: make or "
-        "obtain it under these terms, then run `mtnet data get mini-imagenet --from PATH`, PATH "
-        "being a folder with train, val and test (or train.zip, val.zip and test.zip) that hold "
+        "the terms of ImageNet forbid sharing it, so it cannot be downloaded: obtain it under "
+        "these terms, then run mtnet data get mini-imagenet --from PATH, with a folder that has "
+        "train, val and test (or train.zip, val.zip and test.zip) with images "
         "<split>/<wnid>/<name>.jpg, 84 by 84"
     ),
 )

@@ -1,4 +1,4 @@
-"""A nearest neighbour on raw pixels: it learns nothing, so its accuracy checks the loader."""
+"""A nearest neighbour on raw pixels; it learns nothing, so its accuracy checks the data."""
 
 from functools import partial
 
@@ -12,10 +12,10 @@ from mtnet.tasks.episodes import image_episodes
 
 
 def nearest_neighbour_accuracy(episode: Episode) -> Array:
-    """The share of queries whose most similar support picture, by cosine, is of their class."""
+    """The fraction of queries whose most similar support image, by cosine, has their class."""
     (support, labels), (query, truth) = episode
-    similar = _unit(query) @ _unit(support).T
-    return jnp.mean(labels[similar.argmax(1)] == truth)
+    similarity = _unit(query) @ _unit(support).T
+    return jnp.mean(labels[similarity.argmax(1)] == truth)
 
 
 @partial(jax.jit, static_argnames=("tasks", "ways", "queries", "rotations"))

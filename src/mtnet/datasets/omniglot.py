@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from PIL import Image
 
 from mtnet.datasets.decode import decode_image
 from mtnet.datasets.image_set import ImageSet, Original
@@ -13,22 +12,24 @@ _ADDRESS = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python
 
 
 def decode(data: bytes) -> np.ndarray:
-    """A drawing as the literature has it: the nearest of 105 by 105 pixels, ink on nothing.
+    """A drawing as in the literature: nearest of 105 by 105 pixels, ink 255, background 0.
 
-    The usual code asks Pillow for LANCZOS, which on 1-bit images is NEAREST without a word.
+    Other code asks Pillow for LANCZOS, which on 1-bit images is NEAREST.
     """
+    from PIL import Image  # an extra, which only preparing an image set needs
+
     image = decode_image(data, "PNG", (105, 105)).convert("1", dither=Image.Dither.NONE)
-    paper = np.asarray(image.resize((28, 28), Image.Resampling.NEAREST))
-    return np.where(paper, 0, 255).astype(np.uint8)[..., None]
+    background = np.asarray(image.resize((28, 28), Image.Resampling.NEAREST))
+    return np.where(background, 0, 255).astype(np.uint8)[..., None]
 
 
 def split(
     parts: Mapping[str, Sequence[str]], train: int = 1100, validation: int = 100
 ) -> dict[str, list[str]]:
-    """The split that mtnet ships: 1100 characters to train, 100 to validate, 423 to test.
+    """The split of mtnet: 1100 characters for training, 100 for validation, 423 for testing.
 
-    All characters of both archives are sorted by "Alphabet/characterNN" and put in the order of
-    `numpy.random.RandomState(1).permutation`; the splits are taken from it one after the other.
+    All characters of both archives are sorted by "Alphabet/characterNN" and permuted by
+    `numpy.random.RandomState(1)`; the splits follow each other in that order.
     """
     names = sorted(name for part in parts.values() for name in part)
     order = [names[i] for i in np.random.RandomState(1).permutation(len(names))]
@@ -48,7 +49,7 @@ OMNIGLOT = ImageSet(
     decode=decode,
     split=split,
     fingerprint="b29cdbf73fe7b74330502c5f6e99f80cafbeb44fc4cd1bbfbba51ead5e67cf42",
-    # The last 423 characters in the order of the archives, another usual test set, are harder:
+    # Another common test set, the last 423 characters in the order of the archives, is harder:
     # 43 to 44 % and 24 %.
     nearest={5: (45.0, 47.0), 20: (26.0, 28.0)},
     originals=(

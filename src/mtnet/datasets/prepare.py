@@ -1,4 +1,4 @@
-"""From original files to one array in the cache, with every count checked on the way."""
+"""From original files to one array in the cache; every count is checked."""
 
 import csv
 from collections.abc import Iterator
@@ -19,68 +19,68 @@ Listing = dict[str, dict[str, list[str]]]
 def prepare_image_set(
     images: ImageSet, path: Path, report: Report = silent, *, source: str | None = None
 ) -> Path:
-    """Read a set's archives or folders at `path`, check them, write the cache; returns where."""
+    """Read the archives or folders at `path`, check them, write the cache; returns its folder."""
     with open_members(sources(path, list(images.parts))) as members:
-        found = listing(images, members)
-        check_counts(images, found, path)
-        check_lists(found, members)
-        splits = images.split({part: list(classes) for part, classes in found.items()})
+        files = listing(images, members)
+        check_counts(images, files, path)
+        check_lists(files, members)
+        splits = images.split({part: list(classes) for part, classes in files.items()})
         order = [name for names in splits.values() for name in names]
         try:
             check_names(images, order)
         except ValueError as error:
-            raise InputError(f"in {path} {error}: take the original archives") from None
-        paths = {name: files for part in found.values() for name, files in part.items()}
+            raise InputError(f"in {path} {error}: use the original archives") from None
+        paths = {name: images for part in files.values() for name, images in part.items()}
         blocks = _blocks(images, [paths[name] for name in order], members, report)
         shape = (len(order), images.examples, *images.shape)
         return cache.write_images(images.name, blocks, shape, splits, source or str(path.resolve()))
 
 
 def listing(images: ImageSet, members: Members) -> Listing:
-    """The files that fit the layout, by part and class; all others are left alone."""
-    found: Listing = {part: {} for part in images.parts}
+    """The files that match the layout, by part and class; others are ignored."""
+    files: Listing = {part: {} for part in images.parts}
     for path in sorted(members):
         if match := images.layout.fullmatch(path):
-            found[match["part"]].setdefault(match["label"], []).append(path)
-    return {part: dict(sorted(classes.items())) for part, classes in found.items()}
+            files[match["part"]].setdefault(match["label"], []).append(path)
+    return {part: dict(sorted(classes.items())) for part, classes in files.items()}
 
 
-def check_counts(images: ImageSet, found: Listing, path: Path) -> None:
-    """Every part has its classes, every class its images; else InputError names the first."""
+def check_counts(images: ImageSet, files: Listing, path: Path) -> None:
+    """Raise an InputError for the first part or class with a wrong count."""
     for part, count in images.parts.items():
-        if not found[part]:
+        if not files[part]:
             raise InputError(
                 f"{path} has no images of {part}: give --from a folder or an archive with all of "
                 f"{', '.join(images.parts)}"
             )
-        if len(found[part]) != count:
+        if len(files[part]) != count:
             raise InputError(
-                f"{part} in {path} has {len(found[part])} classes, not {count}: "
-                "take the original archives"
+                f"{part} in {path} has {len(files[part])} classes, not {count}: "
+                "use the original archives"
             )
-        for name, files in found[part].items():
-            if len(files) != images.examples:
+        for name, paths in files[part].items():
+            if len(paths) != images.examples:
                 raise InputError(
-                    f"{part}/{name} in {path} has {len(files)} images, not {images.examples}: "
-                    "take the original archives"
+                    f"{part}/{name} in {path} has {len(paths)} images, not {images.examples}: "
+                    "use the original archives"
                 )
 
 
-def check_lists(found: Listing, members: Members) -> None:
-    """Where a part comes with a list of its files (filename, label), it is the files' own."""
-    for part, classes in found.items():
+def check_lists(files: Listing, members: Members) -> None:
+    """If a part has a list of its files (filename, label), check that they agree."""
+    for part, classes in files.items():
         for path in (p for p in members if p.split("/")[-1] == f"{part}.csv"):
             rows = csv.DictReader(members[path]().decode(errors="replace").splitlines())
             try:
                 listed = {(row.get("label"), row.get("filename")) for row in rows}
             except csv.Error as error:
-                raise InputError(f"{path} is no list of files ({error})") from None
-            there = {(name, f.split("/")[-1]) for name, files in classes.items() for f in files}
-            if odd := sorted(listed ^ there, key=str):
-                label, file = odd[0]
+                raise InputError(f"{path} is not a list of files ({error})") from None
+            actual = {(name, p.split("/")[-1]) for name, paths in classes.items() for p in paths}
+            if differing := sorted(listed ^ actual, key=str):
+                label, file = differing[0]
                 raise InputError(
                     f"{path} does not list the images of {part}: {label}/{file} is only in one of "
-                    "them; take the original archives"
+                    "them; use the original archives"
                 )
 
 
@@ -97,4 +97,4 @@ def _image(images: ImageSet, path: str, members: Members) -> np.ndarray:
     try:
         return images.decode(members[path]())
     except ValueError as error:
-        raise InputError(f"{path} {error}: take the original archives") from None
+        raise InputError(f"{path} {error}: use the original archives") from None

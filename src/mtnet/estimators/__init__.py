@@ -1,5 +1,11 @@
 """Estimators with the interface of scikit-learn."""
 
-from mtnet.estimators.few_shot import MTNetClassifier, MTNetRegressor
+try:
+    from mtnet.estimators.few_shot import MTNetClassifier, MTNetRegressor
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "sklearn":
+        raise
+    message = "the estimators need scikit-learn: pip install 'mtnet[estimators]'"
+    raise ImportError(message) from None
 
 __all__ = ["MTNetClassifier", "MTNetRegressor"]

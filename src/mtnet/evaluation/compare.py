@@ -1,4 +1,4 @@
-"""Trained runs side by side, on the very same tasks."""
+"""Several trained runs on the same tasks."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,71 +6,82 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import ttest_rel
 
+from mtnet.config import to_dict
 from mtnet.core.evaluate import summarise
 from mtnet.errors import InputError
 from mtnet.evaluation.measure import measure
-from mtnet.methods import METHODS
 from mtnet.storage.run_folder import Run, load_best
 from mtnet.tasks import FAMILIES
-from mtnet.userdata import dataset as own
+from mtnet.userdata.dataset import open_dataset
 
 SAME = ("family", "ways", "shots", "rotations", "order", "x_max", "damp_coefficients")
-"""What makes the tasks; runs that differ in it are not compared."""
+"""Settings that define the tasks; runs that differ in one are not compared."""
 
 
 class Compared(NamedTuple):
-    """One run against the first."""
+    """One run, compared with the first."""
 
     run: Run
     steps: int
     iteration: int
     scores: np.ndarray
-    """The metric, one number a task."""
+    """The metric, one number per task."""
     difference: float
     ci95: float
     p: float
-    """Of a paired t-test; not a number for the first run."""
+    """Of a paired t-test; nan for the first run."""
 
 
 def compare(
     runs: Sequence[Run], *, tasks: int, steps: int | None = None, queries: int = 1
 ) -> list[Compared]:
-    """Every run on the same fresh tasks; of a run with several seeds, its first network."""
-    first = runs[0].config
+    """Measure every run on the same new tasks; of a run with several seeds, the first network.
+
+    Args:
+        runs: Runs of the same family; the first is the one that others are compared with.
+        tasks: Number of tasks.
+        steps: Inner steps per task. Default: as many as each run was trained with.
+        queries: Query examples (per class).
+
+    Returns:
+        The scores and differences, one entry per run.
+    """
+    first = runs[0]
     for run in runs[1:]:
-        for name in SAME:
-            ours, theirs = getattr(first, name), getattr(run.config, name)
-            able = METHODS[run.config.method].any_ways or run.config.net.shared_head
-            free = name == "ways" and able
-            if ours != theirs and not free:
-                raise InputError(
-                    f"{run.folder} has {name} {theirs}, {runs[0].folder} has {ours}: "
-                    "their tasks are not the same"
-                )
-        if (
-            first.tasks.data
-            and own.open_dataset(first.tasks.data).about
-            != own.open_dataset(run.config.tasks.data).about
-        ):
-            raise InputError(f"{run.folder} and {runs[0].folder} were fitted to different data")
-    found: list[Compared] = []
+        check_same_tasks(first, run)
+    test = {"queries": queries}
+    if FAMILIES[first.config.family].images:
+        test["ways"] = first.config.tasks.ways
+    compared: list[Compared] = []
     for run in runs:
-        often = run.config.inner.steps if steps is None else steps
+        own_steps = run.config.inner.steps if steps is None else steps
         iteration, theta = load_best(run)
-        test = {"queries": queries}
-        if FAMILIES[first.family].images:
-            test["ways"] = first.tasks.ways
-        scores = measure(run.config, theta, [0], tasks=tasks, steps=often, stream=0, **test)
-        base = found[0].scores if found else scores[0, :, often]
-        found.append(Compared(run, often, iteration, *paired(scores[0, :, often], base)))
-    return found
+        losses = measure(run.config, theta, [0], tasks=tasks, steps=own_steps, stream=0, **test)
+        scores = losses[0, :, own_steps]
+        base = compared[0].scores if compared else scores
+        compared.append(Compared(run, own_steps, iteration, *paired(scores, base)))
+    return compared
+
+
+def check_same_tasks(first: Run, other: Run) -> None:
+    """Raise an InputError if two runs were trained for different tasks."""
+    a, b = to_dict(first.config), to_dict(other.config)
+    for name in SAME:
+        if a[name] != b[name] and not (name == "ways" and other.config.any_ways):
+            raise InputError(
+                f"{other.folder} has {name} {b[name]}, {first.folder} has {a[name]}: "
+                "their tasks are not the same"
+            )
+    files = (first.config.tasks.data, other.config.tasks.data)
+    if files[0] and open_dataset(files[0]).about != open_dataset(files[1]).about:
+        raise InputError(f"{other.folder} and {first.folder} were fitted to different data")
 
 
 def paired(scores: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, float, float, float]:
     """Scores, their mean difference from those of the base, its interval, and a p-value."""
-    apart = summarise(scores - base)
+    difference = summarise(scores - base)
     p = float("nan") if np.array_equal(scores, base) else float(ttest_rel(scores, base).pvalue)
-    return scores, apart.mean, apart.ci95, p
+    return scores, difference.mean, difference.ci95, p
 
 
 def row(compared: Compared) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A trained run on fresh tasks: the same tasks for every method, others for every seed."""
+"""A trained run on new tasks: the same tasks for every method, others for every seed."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from mtnet.core.evaluate import evaluate, over_seeds, summarise
 from mtnet.core.types import MetaParams
 
 TEST_STREAM = 2**31 - 1
-"""Folded into a seed's key: test tasks are drawn apart from those of training."""
+"""Folded into the key of a seed, so that test tasks differ from those of training."""
 
 
 def members_of(config: Config, alpha: float) -> list[int]:
@@ -31,13 +31,22 @@ def measure(
     stream: int | None = None,
     **test: Any,
 ) -> np.ndarray:
-    """The metric of (members, tasks, steps + 1); `test` exchanges settings of the family.
+    """Measure members of a run on tasks of the test split.
 
-    Data are those of the test split. The tasks are those of each member's seed, or of
-    `stream` for all.
+    Args:
+        config: The run's config.
+        theta: Meta-parameters, stacked over members.
+        members: Which members.
+        tasks: Number of tasks.
+        steps: Inner steps.
+        stream: Seed of the tasks of all members. Default: each member's own seed.
+        test: Settings of the family to change (`shots=5`).
+
+    Returns:
+        The metric, of shape (members, tasks, steps + 1).
     """
     data = load_data(config, "test")
-    build_family(config, data, **test)  # complains here, where sizes of groups are known
+    build_family(config, data, **test)  # checks the sizes of groups before anything compiles
 
     @eqx.filter_jit
     def one(theta: Any, alpha: Array, key: Array, data: Any) -> Array:
@@ -54,20 +63,19 @@ def measure(
     losses = []
     for member in members:
         seed, alpha = config.members[member]
-        own_stream = seed if stream is None else stream
-        key = jax.random.fold_in(jax.random.key(own_stream), TEST_STREAM)
-        own = jax.tree.map(lambda a, m=member: a[m], theta)
-        losses.append(np.asarray(one(own, jax.numpy.asarray(alpha), key, data)))
+        key = jax.random.fold_in(jax.random.key(seed if stream is None else stream), TEST_STREAM)
+        network = jax.tree.map(lambda a, m=member: a[m], theta)
+        losses.append(np.asarray(one(network, jax.numpy.asarray(alpha), key, data)))
     return np.stack(losses)
 
 
 def finite(value: float) -> float | None:
-    """JSON has no infinity: null says that a mean is not finite."""
+    """None if the value is not finite, because JSON has no infinity."""
     return float(value) if np.isfinite(value) else None
 
 
 def table(losses: np.ndarray, seeds: list[int], steps: int) -> dict[str, Any]:
-    """The numbers of one row of results: at `steps`, for each seed, and at every step."""
+    """The numbers of one row of results: at `steps`, per seed, and at every step."""
 
     def numbers(summary: Any) -> dict[str, Any]:
         return {
@@ -89,13 +97,13 @@ def table(losses: np.ndarray, seeds: list[int], steps: int) -> dict[str, Any]:
     }
 
 
-def history(config: Config, metrics: list[dict[str, Any]], at: int) -> dict[str, Any]:
-    """How long a network was trained, and which of its states was measured."""
+def history(config: Config, metrics: list[dict[str, Any]], iteration: int) -> dict[str, Any]:
+    """How long a network was trained, and at which iteration it was measured."""
     done = metrics[-1]["iteration"] if metrics else 0
     return {
         "iterations": done,
         "iterations_planned": config.outer.iterations,
-        "measured_at": at,
+        "measured_at": iteration,
         "minutes": minutes(metrics[-1]) if metrics else 0,
         "statistics": config.inner.statistics,
     }

@@ -1,4 +1,4 @@
-"""The paper's tables and figures by name."""
+"""The paper's tables and figures; a new experiment is one file here and one entry below."""
 
 from mtnet.experiments.figure4 import FIGURE4
 from mtnet.experiments.table1 import TABLE1, TABLE1_ALSO

@@ -43,7 +43,7 @@ def rows(configs: dict[str, Config]) -> list[Row]:
 
 
 def extra(theta: Theta, member: int) -> dict[str, Any]:
-    """P(update) = sigmoid(zeta) of one network: over all logits, for each cell, and as published.
+    """P(update) = sigmoid(zeta) of one network: over all logits, per cell, and as published.
 
     The published code averages the cells' means, so that the output's single logit weighs a
     third, and takes sigmoid(-zeta).
@@ -64,13 +64,13 @@ def fractions(row: dict[str, Any], what: str) -> np.ndarray:
 def notes(results: dict[str, Any]) -> list[str]:
     """Which reading of the sign supports the claim, and is the difference significant?"""
     rows = {row["column"]: row for row in results["rows"]}
-    found = []
+    verdicts = []
     for setting in SETTINGS:
         columns = [f"{setting}, order {n}" for n in ORDERS]
         orders = [rows[c] for c in columns if c in rows]
         if len(orders) == len(ORDERS) and len(orders[0]["per_seed"]) > 1:
-            found += [_verdict(setting, what, orders) for what in ("all logits", "as published")]
-    return found
+            verdicts += [_verdict(setting, what, orders) for what in ("all logits", "as published")]
+    return verdicts
 
 
 def _verdict(setting: str, what: str, orders: list[dict[str, Any]]) -> str:
@@ -82,7 +82,7 @@ def _verdict(setting: str, what: str, orders: list[dict[str, Any]]) -> str:
         for a, b in ((0, 1), (1, 2), (0, 2))
     }
     significant = trend.pvalue < 0.05
-    way = "rises" if trend.statistic > 0 else "falls"
+    direction = "rises" if trend.statistic > 0 else "falls"
     if not significant or trend.statistic < 0:
         verdict = "does not support the paper's claim"
     elif max(tests[0, 1], tests[1, 2]) < 0.05:
@@ -97,13 +97,13 @@ def _verdict(setting: str, what: str, orders: list[dict[str, Any]]) -> str:
     between = ", ".join(f"{a} against {b}: p = {p:.2g}" for (a, b), p in tests.items())
     return (
         f"{setting}; {reading}: {', '.join(f'{m:.3f}' for m in means)} for orders 0, 1, 2. It "
-        f"{way if significant else 'has no significant trend'} with the order (Spearman "
+        f"{direction if significant else 'has no significant trend'} with the order (Spearman "
         f"{trend.statistic:+.2f}, p = {trend.pvalue:.2g}; Welch {between}), which {verdict}."
     )
 
 
 def figures(results: dict[str, Any]) -> list[ReportFigure]:
-    """Figure 4 in both readings of the sign, over all logits and for each cell."""
+    """Figure 4 in both readings of the sign, over all logits and per cell."""
     from matplotlib.figure import Figure
 
     from mtnet.report.plots import COLOURS

@@ -1,4 +1,4 @@
-"""The report of an experiment: its table, its sentences, its pictures."""
+"""The HTML page of an experiment: tables, notes and figures."""
 
 import json
 from typing import Any
@@ -19,23 +19,25 @@ from mtnet.tasks import FAMILIES
 def report(experiment: Experiment, results: dict[str, Any], runs: dict[str, Run]) -> str:
     """The whole page."""
     parts = [
-        html.paragraph(experiment.about + ". Our mean and 95 % interval, the paper's in brackets."),
+        html.paragraph(
+            experiment.about + ". Our mean and 95 % interval; the published value in brackets."
+        ),
         html.pre(results["command"]),
         html.table(*grid(results)),
         *(html.paragraph(note) for note in results["notes"]),
-        html.heading("Seed by seed"),
+        html.heading("Per seed"),
         html.table(*per_seed(results)),
         html.heading("Every inner step"),
         html.table(*by_step(results)),
     ]
     for heading, figure, caption in experiment.figures(results):
-        parts += [html.heading(heading), html.picture(figure, caption)]
-    parts += _pictures(results, runs)
+        parts += [html.heading(heading), html.figure(figure, caption)]
+    parts += _figures(results, runs)
     parts += [html.heading("Protocol"), html.pre(json.dumps(results["protocol"], indent=1))]
     return html.page(f"mtnet {results['mtnet_version']}: {experiment.name}", parts)
 
 
-def _pictures(results: dict[str, Any], runs: dict[str, Run]) -> list[str]:
+def _figures(results: dict[str, Any], runs: dict[str, Run]) -> list[str]:
     curves, networks = {}, {}
     for name, run in runs.items():
         metrics = read_metrics(run)
@@ -52,22 +54,22 @@ def _pictures(results: dict[str, Any], runs: dict[str, Run]) -> list[str]:
         caption = "Spectrum of alpha E[T M T'] in each cell, first seed"
         spectra = [
             html.heading("The learned metric"),
-            html.picture(plots.spectra(with_T), caption),
+            html.figure(plots.spectra(with_T), caption),
         ]
     if FAMILIES[next(iter(runs.values())).config.family].images:
-        return _of_images(results, runs, networks, spectra)
+        return _image_figures(results, runs, networks, spectra)
     parts = [
         html.heading("Learning curves"),
-        html.picture(plots.learning_curves(curves), "Query loss while meta-training"),
+        html.figure(plots.learning_curves(curves), "Query loss while meta-training"),
         *spectra,
         html.heading("Adapted curves"),
     ]
     for label, (config, theta, alpha) in networks.items():
-        parts.append(html.picture(plots.adapted_curves(config, theta, alpha), label))
+        parts.append(html.figure(plots.adapted_curves(config, theta, alpha), label))
     return parts
 
 
-def _of_images(
+def _image_figures(
     results: dict[str, Any],
     runs: dict[str, Run],
     networks: dict[str, tuple[Config, MetaParams, float]],
@@ -77,20 +79,22 @@ def _of_images(
     masked = {name: theta for name, theta in thetas.items() if getattr(theta, "zeta", None)}
     parts = [
         html.heading("Accuracy by step"),
-        html.picture(images.accuracy_by_step(results), "Test classes, 95 % intervals"),
+        html.figure(images.accuracy_by_step(results), "Test classes, 95 % intervals"),
         html.heading("Learning curves"),
-        html.picture(
+        html.figure(
             images.validation_curves({name: read_metrics(run) for name, run in runs.items()}),
             "While meta-training, against iterations and against time",
         ),
         *spectra,
     ]
     if masked:
-        parts.append(html.picture(images.mask_probabilities(masked), "Which rows a task may move"))
+        parts.append(
+            html.figure(images.mask_probabilities(masked), "Probability that a task updates a row")
+        )
     parts.append(html.heading("Episodes of test classes"))
     for name, network in networks.items():
-        caption = f"{name}: support pictures, and queries with the class they were given"
-        parts.append(html.picture(images.predictions(*network), caption))
+        caption = f"{name}: support images, and queries with their predicted class"
+        parts.append(html.figure(images.predictions(*network), caption))
     return parts
 
 

@@ -1,12 +1,12 @@
-"""An experiment from its trainings to results/<experiment>.json."""
+"""An experiment from its trainings to results/EXPERIMENT.json."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mtnet
 from mtnet.config import Config, from_dict, to_dict
 from mtnet.core.evaluate import DIVERGED_ABOVE
 from mtnet.errors import InputError, check_name
@@ -14,141 +14,182 @@ from mtnet.evaluation.measure import history, measure, members_of, minutes, tabl
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.types import Experiment, Row
 from mtnet.files import write_atomically
+from mtnet.revision import git_commit
 from mtnet.storage.run_folder import Run, load_best, open_run, read_metrics
 from mtnet.training.processes import folder_for, train_all, workers
+from mtnet.version import __version__
 
 STEPS = 10
 """Inner steps that are evaluated; tables quote the step they were trained for."""
 
+Results = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment and how to run it."""
+
+    experiment: Experiment
+    runs: Path
+    """Folder of the trainings; finished ones are not trained again."""
+    results: Path
+    """Folder of the JSON file."""
+    command: str
+    """For the results: how to repeat them."""
+    quick: bool = False
+    seeds: int | None = None
+    """Default: the experiment's."""
+    tasks: int | None = None
+    """Test tasks per seed. Default: the experiment's."""
+    methods: tuple[str, ...] = ()
+    """Default: all. The other methods keep their rows of an earlier call with this protocol."""
+    budget: float | None = None
+    """Seconds per training."""
+    jobs: int = 1
+    """Trainings at the same time."""
+
+    @property
+    def trainings(self) -> dict[str, Config]:
+        """All trainings of the experiment, by name."""
+        seeds = self.seeds or self.experiment.seeds[self.quick]
+        return self.experiment.trainings(self.quick, seeds)
+
+    @property
+    def chosen(self) -> dict[str, Config]:
+        """The trainings of the chosen methods."""
+        return of_methods(self.trainings, self.methods)
+
+    @property
+    def test_tasks(self) -> int:
+        return self.tasks or self.experiment.tasks[self.quick]
+
+    @property
+    def path(self) -> Path:
+        return self.results / f"{self.experiment.name}{'-quick' if self.quick else ''}.json"
+
+
+def of_methods(configs: dict[str, Config], methods: Sequence[str]) -> dict[str, Config]:
+    """The trainings of these methods; all without any."""
+    known = dict.fromkeys(config.method for config in configs.values())
+    for method in methods:
+        check_name("method of this experiment", method, known)
+    return {name: c for name, c in configs.items() if not methods or c.method in methods}
+
 
 def reproduce(
-    experiment: Experiment,
-    *,
-    command: str,
-    quick: bool,
-    seeds: int | None,
-    tasks: int,
-    jobs: int,
-    runs: Path,
-    results: Path,
-    report: Callable[[str, int], None],
-    methods: Sequence[str] | None = None,
-    budget: float | None = None,
-) -> tuple[dict[str, Any], dict[str, Run], Path]:
-    """Train what is not trained yet, measure it, write the results; returns them.
+    plan: Plan, report: Callable[[str, int], None] = lambda name, iteration: None
+) -> tuple[Results, dict[str, Run]]:
+    """Train what is not trained yet, measure it, and write the results.
 
-    With `methods`, the rows of the others stay as they were measured before, in the same protocol.
+    Args:
+        plan: What to run.
+        report: Called with the name of a training and its iteration.
+
+    Returns:
+        The results as written to `plan.path`, and the run of each training.
     """
-    seeds = seeds or experiment.seeds[quick]
-    every = experiment.trainings(quick, seeds)
-    configs = of_methods(every, methods)
-    path = results / f"{experiment.name}{'-quick' if quick else ''}.json"
-    about = protocol(experiment, every, seeds, tasks, quick)
-    with workers(jobs) as pool:
-        done = train_all(pool, runs / experiment.name, configs, report, budget)
-        rows = measure_all(pool, experiment, done, tasks)
-    old = json.loads(path.read_text()) if path.exists() else None
-    kept = kept_rows(old, about, every, configs) if old else []
-    rows = [row | {"command": command, "budget": budget} for row in rows]
-    done |= found_again(runs / experiment.name, {row["training"] for row in kept}, every)
-    curves = {name: curve(read_metrics(run)) for name, run in done.items()}
-    for row in kept:
+    trainings, about = plan.trainings, protocol(plan)
+    with workers(plan.jobs) as pool:
+        runs = train_all(pool, plan.runs, plan.chosen, report, plan.budget)
+        rows = measure_all(pool, plan.experiment, runs, plan.test_tasks)
+    origin = {"command": plan.command, "budget": plan.budget, "commit": git_commit()}
+    rows = [row | origin for row in rows]
+    old = json.loads(plan.path.read_text()) if plan.path.exists() else {}
+    old_rows = rows_to_keep(old, about, trainings, plan.chosen) if old else []
+    runs |= find_runs(plan.runs, {row["training"] for row in old_rows}, trainings)
+    curves = {name: validation_curve(read_metrics(run)) for name, run in runs.items()}
+    for row in old_rows:
         name = row["training"]
-        if name in done:
-            row |= history(every[name], read_metrics(done[name]), row["measured_at"])
-        curves.setdefault(name, (old or {}).get("curves", {}).get(name, []))
-    in_order = [name for name in every if name in curves]
-    found = {
-        "experiment": experiment.name,
-        "mtnet_version": mtnet.__version__,
-        "command": command,
-        "protocol": about | {"trainings": {name: to_dict(every[name]) for name in in_order}},
-        "rows": sorted(rows + kept, key=lambda row: in_order.index(row["training"])),
-        "curves": {name: curves[name] for name in in_order},
+        if name in runs:
+            row |= history(trainings[name], read_metrics(runs[name]), row["measured_at"])
+        curves.setdefault(name, old.get("curves", {}).get(name, []))
+    order = [name for name in trainings if name in curves]
+    results: Results = {
+        "experiment": plan.experiment.name,
+        "mtnet_version": __version__,
+        "commit": git_commit(),
+        "command": plan.command,
+        "protocol": about | {"trainings": {name: to_dict(trainings[name]) for name in order}},
+        "rows": sorted(rows + old_rows, key=lambda row: order.index(row["training"])),
+        "curves": {name: curves[name] for name in order},
     }
-    found["notes"] = experiment.notes(found)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, f"{json.dumps(found, indent=1, ensure_ascii=False)}\n".encode())
-    return found, {name: done[name] for name in in_order if name in done}, path
+    results["notes"] = plan.experiment.notes(results)
+    plan.path.parent.mkdir(parents=True, exist_ok=True)
+    text = f"{json.dumps(results, indent=1, ensure_ascii=False)}\n"
+    write_atomically(plan.path, text.encode())
+    return results, {name: runs[name] for name in order if name in runs}
 
 
-def kept_rows(
-    old: dict[str, Any], about: dict[str, Any], every: dict[str, Config], asked: Iterable[str]
+def rows_to_keep(
+    old: Results, about: Results, trainings: dict[str, Config], chosen: Iterable[str]
 ) -> list[dict[str, Any]]:
-    """Rows of an earlier call with the same protocol, of trainings that are not asked for now."""
-    then = old["protocol"]
-    if any(then.get(key) != about[key] for key in ("seeds", "tasks", "quick")):
+    """Rows of an earlier call with the same protocol, of trainings that are not chosen now."""
+    before = old["protocol"]
+    if any(before.get(key) != about[key] for key in ("seeds", "tasks", "quick")):
         return []
 
-    def same(name: str) -> bool:
+    def is_same(name: str) -> bool:
         try:
-            return from_dict(then["trainings"][name], "results") == every.get(name)
+            return from_dict(before["trainings"][name], "results") == trainings.get(name)
         except (InputError, KeyError):
             return False
 
-    kept = [r for r in old["rows"] if r["training"] not in asked and same(r["training"])]
-    return [{"command": old["command"]} | row for row in kept]
+    rows = [r for r in old["rows"] if r["training"] not in chosen and is_same(r["training"])]
+    return [{"command": old["command"], "commit": old.get("commit")} | row for row in rows]
 
 
-def found_again(root: Path, names: Iterable[str], every: dict[str, Config]) -> dict[str, Run]:
-    """The runs of these trainings, where their folders are still there."""
-    folders = {name: folder_for(root, name, every[name]) for name in names}
+def find_runs(root: Path, names: Iterable[str], trainings: dict[str, Config]) -> dict[str, Run]:
+    """The runs of these trainings whose folders exist."""
+    folders = {name: folder_for(root, name, trainings[name]) for name in names}
     return {name: open_run(f) for name, f in folders.items() if (f / "config.json").is_file()}
 
 
-def protocol(
-    experiment: Experiment, configs: dict[str, Config], seeds: int, tasks: int, quick: bool
-) -> dict[str, Any]:
+def protocol(plan: Plan) -> dict[str, Any]:
     """What a reader must know to trust, or to repeat, the numbers."""
+    configs = plan.trainings
     return {
-        "quick": quick,
-        "seeds": seeds,
-        "tasks": f"{tasks} fresh tasks a seed; the same for every method, others for every seed",
-        "mean": "over all tasks of all seeds; null where a task's loss is not finite",
-        "ci95": "Student's t over the seeds' means, which vary with network and tasks alike; "
-        "of one seed, and in per_seed: 1.96 standard errors over its tasks",
+        "quick": plan.quick,
+        "seeds": plan.seeds or plan.experiment.seeds[plan.quick],
+        "tasks": f"{plan.test_tasks} new tasks per seed; the same for every method, others for "
+        "every seed",
+        "mean": "over all tasks of all seeds; null if the loss of a task is not finite",
+        "ci95": "Student's t over the means of the seeds, which vary with network and tasks; "
+        "with one seed, and in per_seed: 1.96 standard errors over its tasks",
         "diverged": f"tasks whose query loss is not finite or above {DIVERGED_ABOVE:g}",
-        "masks at test time": next(iter(configs.values())).inner.at_test,
+        "masks at test time": f"{next(iter(configs.values())).inner.at_test}, unless the row says "
+        "otherwise (at_test)",
         "published": "mean and 95 % interval over the tasks of one run, as printed in the paper",
-        **experiment.protocol,
+        **plan.experiment.protocol,
         "trainings": {name: to_dict(config) for name, config in configs.items()},
     }
-
-
-def of_methods(configs: dict[str, Config], methods: Sequence[str] | None) -> dict[str, Config]:
-    """The trainings of the methods asked for."""
-    there = dict.fromkeys(c.method for c in configs.values())
-    for method in methods or ():
-        check_name("method of this experiment", method, there)
-    return {n: c for n, c in configs.items() if not methods or c.method in methods}
 
 
 def measure_all(
     pool: Executor, experiment: Experiment, runs: dict[str, Run], tasks: int
 ) -> list[dict[str, Any]]:
-    """Every row; those that differ only in their number of steps are measured together."""
-    rows = experiment.rows({name: run.config for name, run in runs.items()})
+    """Every row; rows that differ only in their number of steps are measured together."""
     groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(repr((row.training, row.alpha, row.test)), []).append(row)
-    waiting = [
-        pool.submit(_measure_rows, experiment.name, runs[group[0].training].folder, group, tasks)
+    for row in experiment.rows({name: run.config for name, run in runs.items()}):
+        groups.setdefault(repr((row.training, row.alpha, row.test, row.inner)), []).append(row)
+    futures = [
+        pool.submit(measure_rows, experiment.name, runs[group[0].training].folder, group, tasks)
         for group in groups.values()
     ]
-    return [row for future in waiting for row in future.result()]
+    return [row for future in futures for row in future.result()]
 
 
-def _measure_rows(
+def measure_rows(
     experiment: str, folder: Path, rows: list[Row], tasks: int
 ) -> list[dict[str, Any]]:
-    run = open_run(folder)
-    config, first = run.config, rows[0]
-    at, theta = load_best(run)
+    """In a worker: the numbers of rows that share their test tasks."""
+    run, first = open_run(folder), rows[0]
+    config = run.config.replace(**first.inner)
+    iteration, theta = load_best(run)
     members = members_of(config, first.alpha)
-    seeds = [config.members[m][0] for m in members]
+    seeds = [config.members[member][0] for member in members]
     losses = measure(config, theta, members, tasks=tasks, steps=STEPS, **first.test)
     metrics = read_metrics(run)
-    found = []
+    measured = []
     for row in rows:
         numbers = table(losses, seeds, config.inner.steps if row.steps is None else row.steps)
         for seed, member in zip(numbers["per_seed"], members, strict=True):
@@ -158,12 +199,12 @@ def _measure_rows(
             )
         about = {"method": row.method, "column": row.column, "published": row.published}
         about |= numbers | {"alpha": row.alpha, "training": row.training}
-        found.append(about | history(config, metrics, at) | row.test)
-    return found
+        measured.append(about | history(config, metrics, iteration) | row.test | row.inner)
+    return measured
 
 
-def curve(metrics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The looks at validation tasks, where there were any."""
+def validation_curve(metrics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The validation scores of a training."""
     return [
         {"iteration": m["iteration"], "minutes": minutes(m), "validation": m["validation"]}
         for m in metrics

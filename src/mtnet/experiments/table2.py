@@ -39,7 +39,7 @@ PUBLISHED = {
     ),
 }
 TRIVIAL_ABOVE = 3.0
-"""Predicting zero scores about 4.2 on this family: a seed above this has not learned."""
+"""Predicting zero gives about 4.2 on this family: a seed above this has not learned."""
 
 
 def trainings(quick: bool, seeds: int) -> dict[str, Config]:
@@ -57,19 +57,19 @@ def rows(configs: dict[str, Config]) -> list[Row]:
 
 
 def notes(results: dict) -> list[str]:
-    """Seed by seed, which trainings learned and which stayed at the trivial solution."""
-    found = []
+    """Which seeds stayed at the trivial solution."""
+    sentences = []
     for row in results["rows"]:
         stuck = [
             s["seed"] for s in row["per_seed"] if s["mean"] is None or s["mean"] > TRIVIAL_ABOVE
         ]
         if stuck:
             seeds = ", ".join(map(str, stuck))
-            found.append(
+            sentences.append(
                 f"{row['method']} at {row['column']}: seeds {seeds} of {len(row['per_seed'])} did "
-                f"not learn (loss above {TRIVIAL_ABOVE:g}, where predicting zero reads about 4.2)."
+                f"not learn (loss above {TRIVIAL_ABOVE:g}; predicting zero gives about 4.2)."
             )
-    return found or ["Every seed of every method learned at every step size."]
+    return sentences or ["Every seed of every method learned at every step size."]
 
 
 TABLE2 = Experiment(

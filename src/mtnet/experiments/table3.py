@@ -1,4 +1,4 @@
-"""Table 3: accuracy on characters and photographs, one example a class, for all its systems.
+"""Table 3: accuracy on characters and photographs, one example per class.
 
     mtnet reproduce table3-omniglot-5way
     mtnet reproduce table3-omniglot-20way
@@ -11,13 +11,14 @@ from five to forty minutes.
 
 Published: MT-net 99.5, 96.2 and 51.70 after 40 000 to 60 000 iterations of 32, 16 and 4 tasks. For
 Omniglot the settings here reach most of that in a fraction of the work: half the meta-batch, beta
-0.002 going to zero along a cosine, and a head that begins with spread 0.1 instead of 1. For
-mini-ImageNet they are what a laptop can do: half the meta-batch, beta going to zero along a cosine.
+0.002 with cosine decay to zero, and an initial head of standard deviation 0.1 instead of 1. For
+mini-ImageNet they are what a laptop can do: half the meta-batch, beta with cosine decay to zero.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
-from mtnet.config import Config, from_dict
+from mtnet.config import Config, configure
 from mtnet.experiments.types import Experiment, Row
 from mtnet.methods import METHODS
 
@@ -37,9 +38,9 @@ PUBLISHED: dict[str, tuple[str | None, str | None, str | None]] = {
 }
 OMNIGLOT: dict[str, Any] = {"head_sd": 0.1, "beta": 2e-3, "schedule": "cosine"}
 EPISODES: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 5}
-"""Of learners that compare: one large episode a step, Adam at its usual 0.001."""
+"""For methods that compare embeddings: one large episode per step, Adam with 0.001."""
 PRETRAINING: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 19, "log_every": 100}
-"""All classes at once, 100 pictures a step."""
+"""All classes at once, 100 images per step."""
 HEAD: dict[str, Any] = {"alpha": 1.0, "steps": 10}
 CHARACTERS: dict[str, dict[str, Any]] = {
     "prototypical": EPISODES | {"train_ways": 60, "iterations": 6_000},
@@ -65,77 +66,78 @@ PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "l-maml": {"iterations": 60, "validate_every": 30},
 }
 PROTOCOL = {
-    "metric": "percent of query pictures named rightly; the mean over tasks",
-    "test tasks": "classes of the test split only, 1 query picture of a class, as published",
+    "metric": "accuracy on query images in percent; the mean over tasks",
+    "test tasks": "classes of the test split only, 1 query image per class, as published",
     "statistics": "transductive, as published: norms see the queries of a task together",
-    "measured state": "the best on validation classes, looked at while training",
-    "steps": "a method without steps stands in the column that the paper reads",
+    "measured state": "the best network on validation classes during training",
+    "steps": "a method without steps is in the column of the published numbers",
 }
 
 
-def table3(
-    name: str,
-    about: str,
-    family: str,
-    steps: int,
-    column: int,
-    own: dict[str, dict[str, Any]],
-    longer: int | None = None,
-    **common: Any,
-) -> Experiment:
-    """One part of the table; `steps` is where the paper read its numbers.
+@dataclass(frozen=True)
+class Part:
+    """One part of the table: a family, its settings, and where the paper's numbers are."""
 
-    `column`: which of the published values. `own`: settings of single methods, over the common
-    ones. `longer`: the MT-net once more, with so many iterations.
-    """
-    quick_iterations = {"omniglot": 300, "mini-imagenet": 10}[family]
+    name: str
+    about: str
+    family: str
+    steps: int
+    """Inner steps of the published numbers."""
+    column: int
+    """Which of the `PUBLISHED` values."""
+    common: dict[str, Any]
+    """Settings of all methods."""
+    own: dict[str, dict[str, Any]]
+    """Settings of single methods, which override the common ones."""
+    quick_iterations: int
+    longer: int | None = None
+    """Train the MT-net once more, for this many iterations."""
 
-    def trainings(quick: bool, seeds: int) -> dict[str, Config]:
-        each = {}
-        for method in PUBLISHED:
-            values = {"family": family, "method": method, "seeds": list(range(seeds))}
-            config = from_dict(values | common | own.get(method, {}), name)
-            if quick:
-                half = quick_iterations // 2
-                config = config.replace(iterations=quick_iterations, validate_every=half)
-            each[method] = config
-        if longer and not quick:
-            each[f"mt-net, {longer} iterations"] = each["mt-net"].replace(iterations=longer)
-        return each
+    def trainings(self, quick: bool, seeds: int) -> dict[str, Config]:
+        configs = {method: self.config(method, quick, seeds) for method in PUBLISHED}
+        if self.longer and not quick:
+            longer = configs["mt-net"].replace(iterations=self.longer)
+            configs[f"mt-net, {self.longer} iterations"] = longer
+        return configs
 
-    def rows(configs: dict[str, Config]) -> list[Row]:
+    def config(self, method: str, quick: bool, seeds: int) -> Config:
+        settings = self.common | self.own.get(method, {})
+        if quick:
+            half = self.quick_iterations // 2
+            settings |= {"iterations": self.quick_iterations, "validate_every": half}
+        return configure(family=self.family, method=method, seeds=tuple(range(seeds)), **settings)
+
+    def rows(self, configs: dict[str, Config]) -> list[Row]:
         return [
             Row(
                 method=training,
-                column=f"{n} steps",
+                column=f"{steps} steps",
                 training=training,
-                alpha=c.inner.alpha,
+                alpha=config.inner.alpha,
                 test={"queries": 1},
-                published=PUBLISHED[c.method][column] if n == steps else None,
-                steps=n,
+                published=PUBLISHED[config.method][self.column] if steps == self.steps else None,
+                steps=steps,
             )
-            for training, c in configs.items()
-            for n in STEPS
-            if n == steps or METHODS[c.method].steps
+            for training, config in configs.items()
+            for steps in STEPS
+            if steps == self.steps or METHODS[config.method].steps
         ]
 
-    def notes(results: dict[str, Any]) -> list[str]:
-        return [
-            _history(row, results["curves"][row["training"]])
-            for row in results["rows"]
-            if row["steps"] == steps
-        ]
+    def notes(self, results: dict[str, Any]) -> list[str]:
+        rows = [row for row in results["rows"] if row["steps"] == self.steps]
+        return [_history(row, results["curves"][row["training"]]) for row in rows]
 
-    return Experiment(
-        f"table3-{name}",
-        about,
-        trainings,
-        rows,
-        seeds=(1, 1),
-        protocol=PROTOCOL,
-        tasks=(2_000, 600),
-        notes=notes,
-    )
+    def experiment(self) -> Experiment:
+        return Experiment(
+            f"table3-{self.name}",
+            self.about,
+            self.trainings,
+            self.rows,
+            seeds=(1, 1),
+            protocol=PROTOCOL,
+            tasks=(2_000, 600),
+            notes=self.notes,
+        )
 
 
 def _history(row: dict[str, Any], curve: list[dict[str, Any]]) -> str:
@@ -154,7 +156,7 @@ def _history(row: dict[str, Any], curve: list[dict[str, Any]]) -> str:
 
 
 def _last_hour(curve: list[dict[str, Any]]) -> str:
-    """What the last hour of a longer training gained on validation tasks."""
+    """What the last hour of a long training gained on validation tasks."""
     end = curve[-1]["minutes"] if curve else 0
     if not curve or curve[0]["minutes"] > end - 60:
         return ""
@@ -162,41 +164,37 @@ def _last_hour(curve: list[dict[str, Any]]) -> str:
     return f"; its last hour took validation from {best(end - 60):.1f} to {best(end):.1f}"
 
 
-TABLE3 = (
-    table3(
+PARTS = (
+    Part(
         "omniglot-5way",
-        "characters, 5 classes, one drawing of each",
+        "characters, 5 classes, one drawing per class",
         "omniglot",
         steps=3,
         column=0,
+        common=OMNIGLOT | {"iterations": 10_000, "meta_batch": 16},
         own=CHARACTERS,
+        quick_iterations=300,
         longer=40_000,
-        iterations=10_000,
-        meta_batch=16,
-        **OMNIGLOT,
     ),
-    table3(
+    Part(
         "omniglot-20way",
-        "characters, 20 classes, one drawing of each",
+        "characters, 20 classes, one drawing per class",
         "omniglot",
         steps=5,
         column=1,
+        common=OMNIGLOT | {"ways": 20, "iterations": 7_000, "meta_batch": 8},
         own=TWENTY,
-        ways=20,
-        iterations=7_000,
-        meta_batch=8,
-        **OMNIGLOT,
+        quick_iterations=300,
     ),
-    table3(
+    Part(
         "mini-imagenet",
-        "photographs, 5 classes, one of each",
+        "photographs, 5 classes, one per class",
         "mini-imagenet",
         steps=10,
         column=2,
+        common={"iterations": 3_200, "meta_batch": 2, "schedule": "cosine", "validate_every": 400},
         own=PHOTOGRAPHS,
-        iterations=3_200,
-        meta_batch=2,
-        schedule="cosine",
-        validate_every=400,
+        quick_iterations=10,
     ),
 )
+TABLE3 = tuple(part.experiment() for part in PARTS)

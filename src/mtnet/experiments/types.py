@@ -1,4 +1,4 @@
-"""What an experiment is: trainings, and cells of a table that are read off them."""
+"""What an experiment is: trainings, and the numbers of a table that are measured on them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,7 +20,9 @@ class Row(NamedTuple):
     """Settings of the family that differ from training (`shots=5`)."""
     published: str | None = None
     steps: int | None = None
-    """Inner steps at test time; where None, as many as in training."""
+    """Inner steps at test time. Default: as many as in training."""
+    inner: dict[str, Any] = {}  # noqa: RUF012
+    """Settings of adaptation that differ from training (`at_test="expected"`)."""
 
 
 class ReportFigure(NamedTuple):
@@ -33,20 +35,22 @@ class ReportFigure(NamedTuple):
 
 
 class Experiment(NamedTuple):
+    """One table or figure; one file in this folder and one entry in `EXPERIMENTS`."""
+
     name: str
     about: str
     trainings: Callable[[bool, int], dict[str, Config]]
     """`(quick, seeds) -> trainings by name`."""
     rows: Callable[[dict[str, Config]], list[Row]]
     seeds: tuple[int, int]
-    """How many when nothing else is said: in full, and with --quick."""
+    """Default number of seeds: in full, and with --quick."""
     extra: Callable[[MetaParams, int], dict[str, Any]] = lambda theta, member: {}
-    """What else a trained member has to tell, besides its loss."""
+    """`(theta, member) -> more numbers per seed`, besides the loss."""
     protocol: dict[str, Any] = {}  # noqa: RUF012
-    """What a reader must know besides: how test tasks are drawn, what networks see of them."""
+    """Added to the protocol: e.g. how test tasks are drawn."""
     tasks: tuple[int, int] = (10_000, 1_000)
-    """Test tasks for each seed when nothing else is said: in full, and with --quick."""
+    """Default number of test tasks per seed: in full, and with --quick."""
     notes: Callable[[dict[str, Any]], list[str]] = lambda results: []
     """Sentences computed from the finished results."""
     figures: Callable[[dict[str, Any]], list[ReportFigure]] = lambda results: []
-    """Figures of its own, besides those of every experiment."""
+    """Figures for its page, besides those of every experiment."""

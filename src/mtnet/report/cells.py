@@ -1,4 +1,4 @@
-"""Pictures of models: what their cells let through, and what they said of pictures."""
+"""Figures of models: the spectrum of their cells, and their predictions for images."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from mtnet.core.deltas import RANK_BELOW
 from mtnet.report.plots import COLOURS
 
 
-def facts_figure(cells: dict[str, dict[str, Any]], title: str) -> Figure:
-    """The spectrum of T M T' of every cell; below it rows updated and how far weights moved."""
+def cells_figure(cells: dict[str, dict[str, Any]], title: str) -> Figure:
+    """Per cell: the spectrum of T M T', the rows updated, and how far weights moved."""
     moved = any(f["moved"] is not None for f in cells.values())
     panels = 3 if moved else 2
     figure = Figure(figsize=(4 * panels, 3.2), layout="constrained")
@@ -18,12 +18,12 @@ def facts_figure(cells: dict[str, dict[str, Any]], title: str) -> Figure:
     for i, (name, f) in enumerate(cells.items()):
         values = np.array(f["spectrum"])
         places = (np.arange(len(values)) + 0.5) / len(values)
-        there = values > RANK_BELOW * values.max()
-        places, values = places[there], values[there]
+        visible = values > RANK_BELOW * values.max()
+        places, values = places[visible], values[visible]
         colour = COLOURS[i % len(COLOURS)]
         spectra.plot(places, values, ".-", ms=3, lw=0.9, color=colour, label=name)
     spectra.set(yscale="log")
-    spectra.set(xlabel="directions, sorted (share)", ylabel="eigenvalue of T M T'")
+    spectra.set(xlabel="directions, sorted (fraction)", ylabel="eigenvalue of T M T'")
     spectra.legend(fontsize=7)
     spectra.grid(alpha=0.3, lw=0.4)
     bars = [(rows, [100 * f["updated"] / f["rows"] for f in cells.values()], "rows updated, %")]
@@ -41,8 +41,8 @@ def facts_figure(cells: dict[str, dict[str, Any]], title: str) -> Figure:
     return figure
 
 
-def contact_sheet(pixels: np.ndarray, labels: list[str], chances: list[float]) -> Figure:
-    """Every picture as the network saw it, with the label it was given and how surely."""
+def contact_sheet(pixels: np.ndarray, labels: list[str], probabilities: list[float]) -> Figure:
+    """Every image as the network sees it, with its predicted label and probability."""
     count = len(pixels)
     columns = min(count, 8)
     lines = -(-count // columns)
@@ -50,9 +50,9 @@ def contact_sheet(pixels: np.ndarray, labels: list[str], chances: list[float]) -
     grid = list(figure.subplots(lines, columns, squeeze=False).flat)
     for axes in grid:
         axes.set_axis_off()
-    for axes, picture, label, chance in zip(grid, pixels, labels, chances, strict=False):
-        shown = picture if picture.shape[-1] == 3 else picture[..., 0]
+    for axes, image, label, probability in zip(grid, pixels, labels, probabilities, strict=False):
+        shown = image if image.shape[-1] == 3 else image[..., 0]
         axes.imshow(shown, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         short = label if len(label) <= 16 else f"{label[:7]}…{label[-8:]}"
-        axes.set_title(f"{short}\n{chance:.2f}", fontsize=7, pad=2)
+        axes.set_title(f"{short}\n{probability:.2f}", fontsize=7, pad=2)
     return figure

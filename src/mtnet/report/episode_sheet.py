@@ -1,4 +1,4 @@
-"""What the episodes of an image set look like."""
+"""A figure of episodes of an image set."""
 
 from functools import partial
 
@@ -22,41 +22,41 @@ def draw(
     shots: int,
     queries: int,
 ) -> Episode:
-    """Some episodes, along a leading axis."""
+    """Draw episodes, stacked along a leading axis."""
     family = image_episodes(pixels, ways=ways, shots=shots, queries=queries)
     return jax.vmap(family.sample)(jax.random.split(key, count))
 
 
 def figure(drawn: Episode, ways: int, title: str) -> Figure:
-    """All episodes, two beside one another."""
+    """All episodes, two per row."""
     count = len(drawn.support.y)
     columns = min(count, 2)
     rows = -(-count // columns)
     sheets = [sheet(_nth(drawn, i), ways) for i in range(count)]
     height, width = sheets[0][0].shape[:2]
-    made = Figure(figsize=(4 * columns, rows * (4 * height / width + 0.3)), layout="constrained")
-    grid = list(made.subplots(rows, columns, squeeze=False).flat)
+    whole = Figure(figsize=(4 * columns, rows * (4 * height / width + 0.3)), layout="constrained")
+    grid = list(whole.subplots(rows, columns, squeeze=False).flat)
     for axes in grid[count:]:
         axes.set_axis_off()
-    for axes, (picture, middles) in zip(grid, sheets, strict=False):
-        axes.imshow(picture, interpolation="nearest", vmin=0, vmax=1)
+    for axes, (image, middles) in zip(grid, sheets, strict=False):
+        axes.imshow(image, interpolation="nearest", vmin=0, vmax=1)
         axes.set_xticks(middles, ("support", "query"), fontsize=8)
         axes.set_yticks((np.arange(ways) + 0.5) * height / ways, range(ways), fontsize=8)
         axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
         axes.spines[:].set_visible(False)
-    made.suptitle(title, fontsize=9)
-    return made
+    whole.suptitle(title, fontsize=9)
+    return whole
 
 
 def sheet(episode: Episode, ways: int) -> tuple[np.ndarray, tuple[float, float]]:
-    """One episode as one picture: a row a class, its support, a wide gap, its queries.
+    """One episode as one image: one row per class, its support, a gap, its queries.
 
-    Also returns the middles of the two halves.
+    Also returns the centres of the two halves.
     """
     support, query = (_rows(batch.x, ways) for batch in episode)
     gap = np.ones((len(support), max(3, len(support) // ways // 4), 3), support.dtype)
-    picture = np.concatenate([support, gap, query], axis=1)
-    return picture, (support.shape[1] / 2, picture.shape[1] - query.shape[1] / 2)
+    image = np.concatenate([support, gap, query], axis=1)
+    return image, (support.shape[1] / 2, image.shape[1] - query.shape[1] / 2)
 
 
 def _nth(drawn: Episode, i: int) -> Episode:
@@ -64,9 +64,9 @@ def _nth(drawn: Episode, i: int) -> Episode:
 
 
 def _rows(x: Array, ways: int) -> np.ndarray:
-    """(ways * n, channels, height, width) to one RGB picture of `ways` rows, framed."""
-    pictures = np.asarray(jnp.moveaxis(x, 1, -1)).reshape(ways, -1, *x.shape[2:], x.shape[1])
-    pictures = np.broadcast_to(pictures, (*pictures.shape[:-1], 3))
-    framed = np.pad(pictures, [(0, 0), (0, 0), (1, 1), (1, 1), (0, 0)], constant_values=0.5)
+    """(ways * n, channels, height, width) to one RGB image of `ways` rows, framed."""
+    images = np.asarray(jnp.moveaxis(x, 1, -1)).reshape(ways, -1, *x.shape[2:], x.shape[1])
+    images = np.broadcast_to(images, (*images.shape[:-1], 3))
+    framed = np.pad(images, [(0, 0), (0, 0), (1, 1), (1, 1), (0, 0)], constant_values=0.5)
     ways, count, height, width, _ = framed.shape
     return framed.transpose(0, 2, 1, 3, 4).reshape(ways * height, count * width, 3)

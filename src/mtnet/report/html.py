@@ -1,4 +1,4 @@
-"""A self-contained page: text, tables and pictures in one file, no outside links."""
+"""A self-contained HTML page: text, tables and figures in one file, without links."""
 
 import base64
 import html
@@ -39,9 +39,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="wide"><table>{line("th", header)}{body}</table></div>'
 
 
-def picture(figure: Figure, caption: str) -> str:
+def figure(plot: Figure, caption: str) -> str:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
+    plot.savefig(buffer, format="png", dpi=110)
     data = base64.b64encode(buffer.getvalue()).decode()
     text = html.escape(caption)
     return (

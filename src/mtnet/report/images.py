@@ -1,4 +1,4 @@
-"""The pictures of a report on classification: accuracy, curves, episodes, masks."""
+"""Figures of a report on image classification: accuracy, curves, episodes, masks."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from mtnet.report.plots import COLOURS, line
 
 
 def accuracy_by_step(results: dict[str, Any]) -> Figure:
-    """Accuracy on test classes after each inner step, a line a method; again without step 0."""
+    """Accuracy on test classes after each inner step, one line per method; again without step 0."""
     figure = Figure(figsize=(11, 4), layout="constrained")
     whole, closer = figure.subplots(1, 2)
     rows = {row["method"]: row for row in results["rows"]}
@@ -34,7 +34,7 @@ def accuracy_by_step(results: dict[str, Any]) -> Figure:
     for axes in (whole, closer):
         axes.set(xlabel="inner steps on the test task")
         axes.grid(alpha=0.3, lw=0.4)
-    whole.set(ylabel="percent right")
+    whole.set(ylabel="accuracy (%)")
     whole.legend(fontsize=7)
     return figure
 
@@ -44,25 +44,25 @@ def validation_curves(metrics: dict[str, list[dict[str, Any]]]) -> Figure:
     figure = Figure(figsize=(11, 6), layout="constrained")
     grid = figure.subplots(2, 2, sharey="row")
     for i, (name, lines) in enumerate(metrics.items()):
-        looked = [m for m in lines if "validation" in m]
+        validated = [m for m in lines if "validation" in m]
         for column, clock in enumerate((lambda m: m["iteration"], lambda m: m["seconds"] / 60)):
             mean = lambda m, what: np.mean([np.nan if v is None else v for v in m[what]])  # noqa: E731
             for axes, shown, what in zip(
-                grid[:, column], (lines, looked), ("loss", "validation"), strict=True
+                grid[:, column], (lines, validated), ("loss", "validation"), strict=True
             ):
                 style = line(i) | {"lw": 1.2, "marker": "." if what == "validation" else ""}
                 axes.plot([clock(m) for m in shown], [mean(m, what) for m in shown], **style)
                 axes.grid(alpha=0.3, lw=0.4)
         grid[0, 0].plot([], [], label=name, **line(i))
     grid[0, 0].set(yscale="log", ylabel="query loss while training")
-    grid[1, 0].set(ylabel="percent right, validation", xlabel="iterations")
+    grid[1, 0].set(ylabel="validation accuracy (%)", xlabel="iterations")
     grid[1, 1].set(xlabel="minutes of training")
     grid[0, 0].legend(fontsize=8)
     return figure
 
 
 def predictions(config: Config, theta: MetaParams, alpha: float, episodes: int = 3) -> Figure:
-    """Test episodes: the support picture of each class, then queries with what they were called."""
+    """Test episodes: the support image of each class, then queries with their predicted class."""
     learner, queries = build_learner(config, alpha), 3
     shown = min(config.tasks.ways, 5)
     pixels = load_data(config, "test")
@@ -82,22 +82,22 @@ def predictions(config: Config, theta: MetaParams, alpha: float, episodes: int =
         support, query, p = learn(jax.random.key(2_000 + e), pixels)
         for way in range(shown):
             at = e * (queries + 1)
-            _picture(grid[way, at], support[way], f"class {way + 1}", "black")
+            _show(grid[way, at], support[way], f"class {way + 1}", "black")
             for q in range(queries):
-                chances = np.asarray(p[way * queries + q])
-                said = int(chances.argmax())
-                colour = COLOURS[2] if said == way else COLOURS[3]
-                title = f"{said + 1} ({chances[said]:.2f})"
-                _picture(grid[way, at + 1 + q], query[way * queries + q], title, colour)
+                probabilities = np.asarray(p[way * queries + q])
+                label = int(probabilities.argmax())
+                colour = COLOURS[2] if label == way else COLOURS[3]
+                title = f"{label + 1} ({probabilities[label]:.2f})"
+                _show(grid[way, at + 1 + q], query[way * queries + q], title, colour)
     return figure
 
 
-def _picture(axes: Any, x: Array, title: str, colour: str) -> None:
-    picture = np.moveaxis(np.asarray(x), 0, -1)
-    if picture.shape[-1] == 1:
-        axes.imshow(1 - picture[..., 0], cmap="gray", vmin=0, vmax=1)
+def _show(axes: Any, x: Array, title: str, colour: str) -> None:
+    image = np.moveaxis(np.asarray(x), 0, -1)
+    if image.shape[-1] == 1:
+        axes.imshow(1 - image[..., 0], cmap="gray", vmin=0, vmax=1)
     else:
-        axes.imshow(picture)
+        axes.imshow(image)
     axes.set_title(title, fontsize=7, color=colour, pad=2)
 
 

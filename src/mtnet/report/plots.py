@@ -1,4 +1,4 @@
-"""The pictures of a report; each function makes one matplotlib figure."""
+"""Figures of a report; each function makes one matplotlib figure."""
 
 from typing import Any
 
@@ -23,12 +23,12 @@ DASHES = ("-", "--", ":", "-.")
 
 
 def line(i: int) -> dict[str, Any]:
-    """Colour and dashes of the i-th line: no two alike for a long while."""
+    """Colour and dashes of the i-th line; they repeat after 28 lines."""
     return {"color": COLOURS[i % 7], "ls": DASHES[i // 7 % 4]}
 
 
 def learning_curves(curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
-    """Meta-training loss against iterations: a line a training, a band over its members."""
+    """Meta-training loss against iterations: one line per training, a band over its members."""
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     for i, (name, (iterations, losses)) in enumerate(curves.items()):
@@ -83,7 +83,7 @@ def metric(theta: MetaParams, config: Config, alpha: float, cell: str) -> np.nda
 
 
 def spectra(entries: dict[str, tuple[Config, MetaParams, float]]) -> Figure:
-    """Eigenvalues of alpha E[T M T'] in each cell: the step sizes along its own directions."""
+    """Eigenvalues of alpha E[T M T'] per cell: the step sizes along its eigenvectors."""
     cells = list(next(iter(entries.values()))[1].W)
     figure = Figure(figsize=(max(3.2 * len(cells), 6), 3), layout="constrained")
     for axes, cell in zip(figure.subplots(1, len(cells), squeeze=False)[0], cells, strict=True):

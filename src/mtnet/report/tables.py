@@ -1,10 +1,10 @@
-"""Results as tables: methods down, columns across."""
+"""Results as tables: one row per method."""
 
 from typing import Any
 
 
 def value(row: dict[str, Any], key: str = "mean") -> str:
-    """`0.46 ± 0.01`; what is not finite says so."""
+    """`0.46 ± 0.01`, or "not finite"."""
     if row[key] is None:
         return "not finite"
     interval = "" if row["ci95"] is None else f" ± {row['ci95']:.2f}"
@@ -12,16 +12,16 @@ def value(row: dict[str, Any], key: str = "mean") -> str:
 
 
 def grid(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Methods down, columns across; ours with the published value in brackets.
+    """One row per method; our value, and the published one in brackets.
 
-    Where each method is one training, how long it took and how it was tested stand beside.
+    If each method is one training, two more columns say how long it took and how it was tested.
     """
     rows = results["rows"]
     columns = list(dict.fromkeys(r["column"] for r in sorted(rows, key=lambda r: r["steps"])))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells = {(row["method"], row["column"]): row for row in rows}
-    alone = len({(row["method"], row["training"]) for row in rows}) == len(methods)
-    told = alone and all("statistics" in row for row in rows)
+    one_training = len({(row["method"], row["training"]) for row in rows}) == len(methods)
+    described = one_training and all("statistics" in row for row in rows)
 
     def cell(method: str, column: str) -> str:
         row = cells.get((method, column))
@@ -31,20 +31,20 @@ def grid(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
     def about(method: str) -> list[str]:
         row = next(row for row in rows if row["method"] == method)
-        return [f"{row['iterations']} in {row['minutes']:g} min", _tested(row)] if told else []
+        return [f"{row['iterations']} in {row['minutes']:g} min", _tested(row)] if described else []
 
-    header = ["method", *columns, *(["trained", "tested on"] if told else [])]
+    header = ["method", *columns, *(["trained", "tested on"] if described else [])]
     return header, [[m, *(cell(m, c) for c in columns), *about(m)] for m in methods]
 
 
 def _tested(row: dict[str, Any]) -> str:
-    """The protocol of one row, in short."""
-    seen = f", {row['queries']} query a class, {row['statistics']}" if "queries" in row else ""
-    return f"{row['tasks']} tasks{seen}"
+    """The protocol of one row."""
+    queries = f", {row['queries']} query per class, {row['statistics']}" if "queries" in row else ""
+    return f"{row['tasks']} tasks{queries}"
 
 
 def by_step(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Every inner step: the mean, the median, and how many tasks diverged."""
+    """Per inner step: the mean, the median, and the number of diverged tasks."""
     steps = [s["steps"] for s in results["rows"][0]["by_step"]]
     lines = []
     for row in results["rows"]:

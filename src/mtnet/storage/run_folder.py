@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-import mtnet
 from mtnet.build import check_config, init_members
 from mtnet.config import Config, to_dict
 from mtnet.core.outer import TrainState
@@ -18,6 +17,7 @@ from mtnet.files import write_atomically
 from mtnet.storage.checkpoints import load_state
 from mtnet.storage.config_file import read_config
 from mtnet.userdata.dataset import DATASET_FILE
+from mtnet.version import __version__
 
 
 class Run(NamedTuple):
@@ -41,7 +41,7 @@ def create_run(folder: Path, config: Config) -> Run:
     """Make a new run folder; an existing one is never changed."""
     check_config(config)
     check_unused(folder)
-    values = {"mtnet_version": mtnet.__version__} | to_dict(config)
+    values = {"mtnet_version": __version__} | to_dict(config)
     if config.tasks.data and Path(config.tasks.data).parent == folder:
         values["data"] = Path(config.tasks.data).name  # relative, so that the folder can be moved
     try:

@@ -1,7 +1,7 @@
-"""Your own rows or pictures, prepared: one file, in it the groups of every split.
+"""A prepared dataset in one file: the groups of every split.
 
-Groups stand in the order of the splits, so that each split is one run of rows. The file also says
-what a model must know of its inputs: columns and their scales, or the size of pictures.
+Groups are in the order of the splits, so that each split is one range of rows. The header holds
+what a model must know of its inputs: columns and their scales, or the size of images.
 """
 
 from functools import lru_cache
@@ -19,7 +19,7 @@ from mtnet.tasks.groups import Groups, select_groups
 
 DATASET_FILE = "data.safetensors"
 HELD_OUT = 0.1
-"""Of the groups, for validation; and as many for test."""
+"""Fraction of the groups for validation, and the same for testing."""
 
 
 class Dataset(NamedTuple):
@@ -28,7 +28,7 @@ class Dataset(NamedTuple):
 
 
 def split_groups(names: list[str], seed: int, least: int = 1) -> dict[str, list[int]]:
-    """Positions of the groups of each split, by chance; few groups are all for training."""
+    """Positions of the groups of each split, at random; few groups are all for training."""
     held = round(len(names) * HELD_OUT)
     held = max(held, least) if len(names) >= 4 * least else 0
     order = np.random.default_rng(seed).permutation(len(names)).tolist()
@@ -42,7 +42,7 @@ def split_groups(names: list[str], seed: int, least: int = 1) -> dict[str, list[
 def write_dataset(
     path: Path, rows: Groups, names: list[str], splits: dict[str, list[int]], **about
 ) -> None:
-    """Write the groups of every split; about: what else there is to know."""
+    """Write the groups of every split; `about` goes into the header."""
     sorted_rows = select_groups(rows, [g for split in SPLITS for g in splits[split]])
     arrays = {"x": sorted_rows.x, "y": sorted_rows.y, "count": np.int32(sorted_rows.count)}
     about["splits"] = {split: [str(names[g]) for g in splits[split]] for split in SPLITS}
@@ -50,15 +50,15 @@ def write_dataset(
 
 
 def open_dataset(path: str) -> Dataset:
-    """The whole file, read once for as long as it stays what it is."""
+    """The whole file; read again only if it has changed."""
     if not path:
-        raise InputError("your own data are still to be read: start with `mtnet fit`")
-    at = Path(path).resolve()
-    return _opened(at, at.stat().st_mtime_ns if at.exists() else 0)
+        raise InputError("this family needs a dataset file: start with mtnet fit")
+    file = Path(path).resolve()
+    return _read(file, file.stat().st_mtime_ns if file.exists() else 0)
 
 
 @lru_cache(maxsize=4)
-def _opened(path: Path, _: int) -> Dataset:
+def _read(path: Path, modified: int) -> Dataset:
     arrays, header = read_arrays(path, "dataset")
     count = arrays["count"]
     rows = Groups(arrays["x"], arrays["y"], np.int32(np.cumsum(count) - count), count)
@@ -72,17 +72,17 @@ def load_split(path: str, split: str) -> Groups:
     first = sum(counts[: SPLITS.index(split)])
     last = first + counts[SPLITS.index(split)]
     if first == last:
-        raise InputError(f"{path} has no groups for {split}: there were too few to hold any out")
+        raise InputError(f"{path} has no {split} groups: there were too few to hold any out")
     begin, end = rows.start[first], rows.start[last - 1] + rows.count[last - 1]
     own = (rows.x[begin:end], rows.y[begin:end], rows.start[first:last] - begin)
     return Groups(*map(jnp.asarray, (*own, rows.count[first:last])))
 
 
 def split_shapes(path: str) -> Groups:
-    """What `groups` gives for training, by shape and type only."""
+    """Shapes and types of the training split."""
     return jax.eval_shape(lambda: load_split(path, "train"))
 
 
 def class_count(path: str) -> int:
-    """How many classes a target has."""
+    """Number of classes of the target."""
     return int(open_dataset(path).about["classes"])

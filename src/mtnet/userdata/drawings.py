@@ -1,4 +1,4 @@
-"""Any picture of a character as the network was trained on it: 28x28, ink 1, ground 0."""
+"""An image of a character as in Omniglot: 28x28, ink 1, background 0."""
 
 from pathlib import Path
 
@@ -9,38 +9,38 @@ from mtnet.errors import InputError
 
 SIZE, ORIGINAL = 28, 105
 FILLED = 0.25
-"""A cell of the coarse grid is ink where this much of what its darkest has is."""
+"""A pixel is ink if its coverage exceeds this fraction of the maximum."""
 MIXED = 0.25
-"""A border with more than this much of both tones does not tell which is the ground."""
+"""If both tones have more than this share of the border, it does not show the background."""
 
 
 def drawing(path: Path) -> np.ndarray:
     """(1, 28, 28) floats from an image file of any size and polarity."""
     try:
         with Image.open(path) as image:
-            if image.size == (ORIGINAL, ORIGINAL) and image.mode == "1":  # Omniglot's own
+            if image.size == (ORIGINAL, ORIGINAL) and image.mode == "1":  # original Omniglot
                 grey = np.asarray(image.resize((SIZE, SIZE), Image.Resampling.NEAREST), float)
                 return (1 - grey)[None].astype(np.float32)
             grey = _on_white(image)
     except FileNotFoundError:
-        raise InputError(f"there is no picture {path}") from None
+        raise InputError(f"there is no image {path}") from None
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise InputError(f"cannot read {path} as a picture: {error}") from None
+        raise InputError(f"cannot read {path} as an image: {error}") from None
     if np.ptp(grey) < 0.1:
-        raise InputError(f"{path} shows nothing: all of it has one colour")
+        raise InputError(f"{path} is empty: all pixels have one colour")
     return coarse(square(ink_of(grey)))[None].astype(np.float32)
 
 
 def _on_white(image: Image.Image) -> np.ndarray:
-    """Grey values in [0, 1]; what is transparent shows white paper."""
-    colour = image.convert("RGBA")
-    paper = Image.new("RGBA", colour.size, "white")
-    return np.asarray(Image.alpha_composite(paper, colour).convert("L"), float) / 255
+    """Grey values in [0, 1]; transparent pixels are white."""
+    rgba = image.convert("RGBA")
+    white = Image.new("RGBA", rgba.size, "white")
+    return np.asarray(Image.alpha_composite(white, rgba).convert("L"), float) / 255
 
 
 def ink_of(grey: np.ndarray) -> np.ndarray:
-    """1 where there is ink: that side of the threshold that parts grey values best (Otsu) which is
-    rarer along the border, or in the whole picture where the border does not tell."""
+    """1 for ink, 0 for background. Otsu's threshold gives two tones; ink is the one that is rarer
+    along the border, or in the whole image if the border has much of both."""
     levels = np.round(grey * 255).astype(int)
     values = np.unique(levels).tolist()
 
@@ -56,18 +56,18 @@ def ink_of(grey: np.ndarray) -> np.ndarray:
 
 
 def square(ink: np.ndarray) -> np.ndarray:
-    """The ink with a margin, centred on a square ground, as drawings in Omniglot are."""
+    """The ink with a margin, centred on a square background, as in Omniglot."""
     rows, columns = (np.flatnonzero(ink.any(axis=a)) for a in (1, 0))
     ink = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     side = round(max(ink.shape) * 1.4)
-    ground = np.zeros((side, side))
+    background = np.zeros((side, side))
     top, left = ((side - n) // 2 for n in ink.shape)
-    ground[top : top + ink.shape[0], left : left + ink.shape[1]] = ink
-    return ground
+    background[top : top + ink.shape[0], left : left + ink.shape[1]] = ink
+    return background
 
 
 def coarse(ink: np.ndarray) -> np.ndarray:
-    """28x28 ones and zeros; thin lines stay, since a cell counts by the fullest one."""
+    """28x28 ones and zeros; the threshold is relative to the maximum, so that thin lines stay."""
     small = Image.fromarray(ink.astype(np.float32)).resize((SIZE, SIZE), Image.Resampling.BOX)
-    filled = np.asarray(small)
-    return (filled > FILLED * filled.max()).astype(float)
+    coverage = np.asarray(small)
+    return (coverage > FILLED * coverage.max()).astype(float)

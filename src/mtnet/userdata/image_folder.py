@@ -1,4 +1,4 @@
-"""Folders of pictures, one a class, as one array."""
+"""Folders of images, one per class, as one array."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,43 +9,43 @@ from PIL import Image, UnidentifiedImageError
 
 from mtnet.errors import InputError
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
-def classes_of(folder: Path) -> dict[str, list[Path]]:
-    """The pictures of each class; files that are no pictures by their name are passed over."""
+def images_by_class(folder: Path) -> dict[str, list[Path]]:
+    """The image files of each class, by folder name; files with other suffixes are ignored."""
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
-    found = {
-        inside.name: sorted(p for p in inside.rglob("*") if p.suffix.lower() in ENDINGS)
+    classes = {
+        inside.name: sorted(p for p in inside.rglob("*") if p.suffix.lower() in SUFFIXES)
         for inside in sorted(folder.iterdir())
         if inside.is_dir() and not inside.name.startswith(".")
     }
-    found = {name: pictures for name, pictures in found.items() if pictures}
-    if not found:
-        raise InputError(f"{folder} has no folders with pictures in them, one for each class")
-    if len(found) < 2:
+    classes = {name: images for name, images in classes.items() if images}
+    if not classes:
+        raise InputError(f"{folder} has no folders of images; it needs one folder per class")
+    if len(classes) < 2:
         raise InputError(
-            f"{folder} has one class only, {next(iter(found))!r}: give two folders or more"
+            f"{folder} has one class only, {next(iter(classes))!r}: give at least two folders"
         )
-    return found
+    return classes
 
 
-def read_picture(path: Path, size: int, colour: bool) -> np.ndarray:
-    """uint8 (size, size, 3 or 1): the middle square, what is transparent on white."""
+def read_image(path: Path, size: int, colour: bool) -> np.ndarray:
+    """uint8 (size, size, 3 or 1): the central square, on white where it is transparent."""
     try:
         with Image.open(path) as image:
-            whole = image.convert("RGBA")
+            rgba = image.convert("RGBA")
     except FileNotFoundError:
-        raise InputError(f"there is no picture {path}") from None
+        raise InputError(f"there is no image {path}") from None
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
-        raise InputError(f"cannot read {path} as a picture: {error}") from None
-    paper = Image.new("RGBA", whole.size, "white")
-    side = min(whole.size)
-    left, top = ((n - side) // 2 for n in whole.size)
-    seen = Image.alpha_composite(paper, whole).convert("RGB" if colour else "L")
-    seen = seen.crop((left, top, left + side, top + side))
-    pixels = np.asarray(seen.resize((size, size), Image.Resampling.BOX))
+        raise InputError(f"cannot read {path} as an image: {error}") from None
+    white = Image.new("RGBA", rgba.size, "white")
+    side = min(rgba.size)
+    left, top = ((n - side) // 2 for n in rgba.size)
+    square = Image.alpha_composite(white, rgba).convert("RGB" if colour else "L")
+    square = square.crop((left, top, left + side, top + side))
+    pixels = np.asarray(square.resize((size, size), Image.Resampling.BOX))
     return pixels.reshape(size, size, -1)
 
 
@@ -54,15 +54,15 @@ def has_colour(path: Path) -> bool:
         with Image.open(path) as image:
             return image.mode not in ("1", "L", "LA", "I", "I;16")
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
-        raise InputError(f"cannot read {path} as a picture: {error}") from None
+        raise InputError(f"cannot read {path} as an image: {error}") from None
 
 
-def read_all(
+def read_images(
     paths: list[Path], size: int, colour: bool, tick: Callable[[], Any] = lambda: None
 ) -> np.ndarray:
-    """uint8 (pictures, size, size, channels)"""
+    """uint8 (images, size, size, channels); `tick` is called after each image."""
     pixels = np.empty((len(paths), size, size, 3 if colour else 1), np.uint8)
     for i, path in enumerate(paths):
-        pixels[i] = read_picture(path, size, colour)
+        pixels[i] = read_image(path, size, colour)
         tick()
     return pixels

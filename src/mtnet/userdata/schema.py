@@ -1,7 +1,6 @@
-"""What a model knows of its columns: which they are, their scale, their categories.
+"""The columns that a model knows: their names, scales and categories.
 
-Learned on the training groups, stored with the model as plain data, and the same for every file
-that comes later.
+Computed on the training groups, stored with the model, and used for every later file.
 """
 
 from dataclasses import asdict, dataclass
@@ -13,12 +12,12 @@ from mtnet.errors import InputError
 
 Missing = Literal["refuse", "mean"]
 NEARLY_ALL = 0.8
-"""A column of text with so many numbers in it was meant to have nothing else."""
+"""A text column with at least this fraction of numbers should have numbers only."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A number (mean and spread), or a category (its levels, in order)."""
+    """A numeric column (mean and standard deviation), or a category (its levels, sorted)."""
 
     name: str
     mean: float = 0.0
@@ -35,14 +34,14 @@ class Schema:
 
 
 def fit_column(name: str, values: np.ndarray, category: bool = False) -> Column:
-    """The scale of numbers, or the levels of categories; a column of text is one of these."""
+    """The scale of a numeric column, or the levels of a category; text is a category."""
     if category or values.dtype == object:
         return Column(name, levels=tuple(sorted({level_name(v) for v in values if present(v)})))
-    there = values[np.isfinite(values)]
-    if not len(there):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         raise InputError(f"column {name!r} has no numbers in the training groups")
-    spread = float(there.std())
-    return Column(name, float(there.mean()), spread if spread > 0 else 1.0)
+    spread = float(finite.std())
+    return Column(name, float(finite.mean()), spread if spread > 0 else 1.0)
 
 
 def present(value: Any) -> bool:
@@ -50,14 +49,14 @@ def present(value: Any) -> bool:
 
 
 def level_name(value: Any) -> str:
-    """How a level is called: 3, not 3.0."""
+    """The name of a level: 3, not 3.0."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def nearly_numbers(values: np.ndarray) -> bool:
-    """Text with a few words in it among numbers: these are mistakes, not categories."""
-    there = [v for v in values.tolist() if present(v)]
-    return bool(there) and sum(map(is_number, there)) >= NEARLY_ALL * len(there)
+    """Whether a text column is numeric with a few mistakes, and not a category."""
+    known = [v for v in values.tolist() if present(v)]
+    return bool(known) and sum(map(is_number, known)) >= NEARLY_ALL * len(known)
 
 
 def is_number(value: Any) -> bool:
@@ -71,22 +70,22 @@ def is_number(value: Any) -> bool:
 def encode(
     column: Column, values: np.ndarray, source: str, missing: Missing = "refuse"
 ) -> np.ndarray:
-    """(rows, width): scaled numbers, or one column a level; a level never seen is all zeros."""
+    """(rows, width): scaled numbers, or one column per level; an unknown level is all zeros."""
     if column.levels is None:
         return encode_numbers(column, values, source, missing)[:, None]
-    found = np.zeros((len(values), len(column.levels)), np.float32)
+    one_hot = np.zeros((len(values), len(column.levels)), np.float32)
     place = {level: i for i, level in enumerate(column.levels)}
     for row, value in enumerate(values.tolist()):
         if not present(value):
             if missing == "refuse":
                 raise missing_value(source, column.name, row)
         elif level_name(value) in place:
-            found[row, place[level_name(value)]] = 1
-    return found
+            one_hot[row, place[level_name(value)]] = 1
+    return one_hot
 
 
 def encode_all(schema: Schema, columns: dict[str, np.ndarray], source: str) -> np.ndarray:
-    """All inputs side by side, (rows, width)."""
+    """All inputs concatenated, (rows, width)."""
     parts = [encode(c, columns[c.name], source, schema.missing) for c in schema.inputs]
     return np.concatenate(parts, axis=1)
 
@@ -101,7 +100,7 @@ def encode_numbers(column: Column, values: np.ndarray, source: str, missing: Mis
 
 
 def as_numbers(name: str, values: np.ndarray, source: str) -> np.ndarray:
-    """Numbers, or an error that names the first row that is none."""
+    """Numbers; an error names the first row that is not a number."""
     if values.dtype != object:
         return values
     numbers = np.full(len(values), np.nan)
@@ -117,8 +116,8 @@ def as_numbers(name: str, values: np.ndarray, source: str) -> np.ndarray:
 
 def missing_value(source: str, name: str, row: int) -> InputError:
     return InputError(
-        f"{source}, row {row + 1}, column {name!r}: the value is missing; fill it in, leave the "
-        "row out, or fit with --missing mean"
+        f"{source}, row {row + 1}, column {name!r}: the value is missing; fill it in, remove the "
+        "row, or fit with --missing mean"
     )
 
 

@@ -12,7 +12,7 @@ from mtnet.files import write_atomically
 
 
 def read_table(path: Path) -> pa.Table:
-    """A table by its file name: .csv, or .parquet."""
+    """Read a CSV or Parquet file; the suffix says which."""
     readers = {".csv": _read_csv, ".parquet": pyarrow.parquet.read_table}
     if not is_table(path):
         raise InputError(f"{path} must end in .csv or .parquet")
@@ -23,8 +23,8 @@ def read_table(path: Path) -> pa.Table:
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
     if len(set(table.column_names)) < table.num_columns:
-        twice = next(n for n in table.column_names if table.column_names.count(n) > 1)
-        raise InputError(f"{path} has two columns called {twice!r}")
+        name = next(n for n in table.column_names if table.column_names.count(n) > 1)
+        raise InputError(f"{path} has two columns called {name!r}")
     if table.num_rows == 0:
         raise InputError(f"{path} has no rows")
     return table
@@ -36,7 +36,7 @@ def _read_csv(path: Path) -> pa.Table:
 
 
 def read_column(table: pa.Table, name: str, path: Path) -> np.ndarray:
-    """One column: float64 with nan for what is missing, or object with None."""
+    """One column: float64 with nan for missing values, or object with None."""
     if name not in table.column_names:
         raise InputError(f"{path} has no column {name!r}; {suggest(name, table.column_names)}")
     values = table[name]
@@ -55,7 +55,7 @@ def is_table(path: Path) -> bool:
 
 
 def write_table(path: Path, columns: dict[str, np.ndarray]) -> None:
-    """A CSV or Parquet file, whole or not at all."""
+    """Write a CSV or Parquet file; it is complete or not written."""
     if not is_table(path):
         raise InputError(f"{path} must end in .csv or .parquet")
     if path.suffix == ".csv":

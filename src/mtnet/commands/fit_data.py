@@ -1,0 +1,84 @@
+"""Your data for `mtnet fit`, read and split; says what was omitted and what is held out."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.progress import track
+
+from mtnet.commands.common import console, warn
+from mtnet.config import Config
+from mtnet.errors import InputError
+from mtnet.tasks.groups import Groups, sort_by_group
+from mtnet.userdata import image_folder, schema as schemas
+from mtnet.userdata.dataset import split_groups
+from mtnet.userdata.tables import prepare_table
+
+SHOWN = 5
+"""Omitted groups that are named in a warning; the others are counted."""
+
+
+class Prepared(NamedTuple):
+    """Groups of rows or images, their split, and what a model must know of its inputs."""
+
+    rows: Groups
+    names: list[str]
+    splits: dict[str, list[int]]
+    about: dict[str, Any]
+
+
+def read_rows(path: Path, config: Config, **columns: Any) -> Prepared:
+    """Read a table; `columns` are those of `prepare_table`."""
+    least = config.tasks.shots + config.tasks.queries
+    table = prepare_table(
+        path, least=least, own_classes=config.net.shared_head, seed=config.seeds[0], **columns
+    )
+    warn_omitted(table.omitted, least, "rows")
+    print_splits(table.splits, "groups", 4)
+    about = {"schema": schemas.to_plain(table.schema), "classes": table.classes}
+    return Prepared(table.rows, table.names, table.splits, about)
+
+
+def read_image_folder(folder: Path, config: Config, size: int) -> Prepared:
+    """Read a folder with one folder of images per class."""
+    tasks, classes = config.tasks, image_folder.images_by_class(folder)
+    least = tasks.shots + tasks.queries
+    omitted = {name: len(images) for name, images in classes.items() if len(images) < least}
+    warn_omitted(omitted, least, "images")
+    classes = {name: images for name, images in classes.items() if name not in omitted}
+    if len(classes) < tasks.ways:
+        raise InputError(
+            f"{folder} has {len(classes)} classes with at least {least} images; tasks need "
+            f"{tasks.ways}: use smaller --ways, --shots or --queries"
+        )
+    paths = [image for images in classes.values() for image in images]
+    colour = any(image_folder.has_colour(images[0]) for images in classes.values())
+    pixels = read_with_bar(paths, size, colour)
+    labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
+    rows, _ = sort_by_group(pixels, np.zeros(len(pixels), np.int32), labels)
+    splits = split_groups(list(classes), config.seeds[0], least=tasks.ways)
+    print_splits(splits, "classes", 4 * tasks.ways)
+    return Prepared(rows, list(classes), splits, {"size": size, "colour": colour})
+
+
+def read_with_bar(paths: list[Path], size: int, colour: bool) -> np.ndarray:
+    quiet = not console.is_terminal
+    ticks = iter(track(paths, "Reading", console=console, transient=True, disable=quiet))
+    return image_folder.read_images(paths, size, colour, lambda: next(ticks, None))
+
+
+def warn_omitted(omitted: dict[str, int], least: int, what: str) -> None:
+    if omitted:
+        shown = [f"{name} ({count})" for name, count in list(omitted.items())[:SHOWN]]
+        more = f" and {len(omitted) - SHOWN} more" if len(omitted) > SHOWN else ""
+        warn(f"omitted, with fewer than {least} {what}: {', '.join(shown)}{more}")
+
+
+def print_splits(splits: dict[str, list[int]], what: str, least: int) -> None:
+    train, validation, test = (len(splits[s]) for s in ("train", "validation", "test"))
+    if not validation:
+        warn(f"only {train} {what}: with {least} or more, some are held out to measure the result")
+    console.print(
+        f"{train} {what} for training, {validation} for validation, {test} for testing",
+        highlight=False,
+    )
