@@ -7,9 +7,9 @@ import tempfile
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="mtnet-tests-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
-import jax  # noqa: E402
-import jaxtyping  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import jax
+import jaxtyping
+from hypothesis import settings
 
 jaxtyping.install_import_hook("mtnet", "beartype.beartype")
 jax.config.update("jax_enable_x64", True)
