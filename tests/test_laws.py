@@ -287,6 +287,37 @@ def test_weight_space_is_activation_space(name, kind, steps):
     assert_close((our_slope.W, our_slope.T), (slope.W, slope.T))
 
 
+@pytest.mark.parametrize(
+    ("name", "draw"), [("mt-net", "task"), ("mt-net", "step"), ("mt-net-full", "task")]
+)
+def test_adapt_can_return_the_masks_it_drew_and_the_losses_of_every_step(name, draw):
+    """The literal update with these masks gives the adapted weights, and passes these losses."""
+    net, steps = NET.mlp, 2
+    learner = make(name, net, alpha=0.1, steps=steps, draw=draw)
+    theta = shaken(learner.init(KEY))
+    model, info = mtnet.adapt(learner, theta, tuple(EPISODE.support), KEY, return_info=True)
+    assert_close(model, mtnet.adapt(learner, theta, EPISODE.support, KEY))
+    mask = literal.row_mask if RULES[name].mask == "row" else lambda m, W, b: m
+    Wb, losses = dict(theta.W), []
+    for step in range(steps + 1):
+        M = jax.tree.map(lambda m, n=step: m[min(n, steps - 1)], info.masks)
+        M = M if draw == "step" else info.masks
+        cells = [literal.Cell(*Wb[c], theta.T[c], mask(M[c], *Wb[c])) for c in Wb]
+        losses.append(literal.mean_square(literal.perceptron, cells, *EPISODE.support))
+        if step < steps:
+            moved = literal.learn(literal.perceptron, cells, *EPISODE.support, 0.1, 1)
+            Wb = {c: (cell.W, cell.b) for c, cell in zip(Wb, moved, strict=True)}
+    assert_close(info.losses, jnp.stack(losses))
+    for layer, (c, (W, b)) in zip(model.layers, Wb.items(), strict=True):
+        assert_close((layer.weight, layer.bias), (theta.T[c] @ W, theta.T[c] @ b))
+
+
+def test_a_method_without_masks_or_steps_has_nothing_to_return():
+    case = compiled("prototypical")
+    with pytest.raises(mtnet.InputError, match="remove return_info"):
+        mtnet.adapt(case.learner, case.theta, case.episode.support, KEY, return_info=True)
+
+
 def weight_side(monkeypatch):
     """From here on, no cell is known to be only called: T acts on matrices alone."""
     split = learner_module.split

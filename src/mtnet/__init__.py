@@ -14,8 +14,8 @@ from mtnet.core.initialise import truncated_normal
 from mtnet.core.inner import AdaptConfig, Theta
 from mtnet.core.losses import accuracy, cross_entropy, mse, predict
 from mtnet.core.norms import BatchNorm, freeze_batch_stats
-from mtnet.core.outer import meta_train
-from mtnet.core.types import Batch, Episode, Family, Learner
+from mtnet.core.trainer import MetaTraining, meta_train
+from mtnet.core.types import AdaptInfo, Batch, Episode, Family, Learner
 from mtnet.errors import InputError
 from mtnet.methods.baselines import fine_tune, nearest_neighbour
 from mtnet.methods.gradient import maml, meta_sgd, t_net
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdaptConfig",
+    "AdaptInfo",
     "Batch",
     "BatchNorm",
     "Conv2d",
@@ -50,6 +51,7 @@ __all__ = [
     "Learner",
     "MTNetClassifier",
     "MTNetRegressor",
+    "MetaTraining",
     "Theta",
     "__version__",
     "accuracy",

@@ -31,7 +31,7 @@ def check_support(support: Batch, net: Any) -> None:
         raise InputError(
             f"the network does not take inputs of shape {support.x.shape[1:]}: {reason}"
         ) from None
-    except RuntimeError as error:
+    except Exception as error:
         if type(error).__name__ != "TraceContextError":  # Flax is not imported here
             raise
         raise InputError(
