@@ -49,15 +49,15 @@ def city_years(path: Path, least: int = 350) -> list[CityYear]:
     dates = [start + timedelta(days=i) for i in range(tenths.shape[1])]
     year = np.array([d.year for d in dates])
     day = np.array([d.timetuple().tm_yday for d in dates])
-    found = []
+    years = []
     for city, readings in zip(codes, tenths, strict=True):
         known = readings != missing
         for y in np.unique(year):
             rows = known & (year == y)
             if rows.sum() >= least:
                 degrees = (readings[rows] / 10 - 32) / 1.8
-                found.append(CityYear(str(city), int(y), day[rows], degrees))
-    return found
+                years.append(CityYear(str(city), int(y), day[rows], degrees))
+    return years
 
 
 def waves(day: np.ndarray, harmonics: int = HARMONICS) -> np.ndarray:
@@ -135,13 +135,13 @@ def few_shot(method: str, train: list[CityYear], iterations: int, seed: int) -> 
 
 def errors(predict: Predict, tests: list[CityYear], seed: int = 0) -> np.ndarray:
     """Root mean square error per city-year, with the same 10 support days for every method."""
-    found = []
+    values = []
     for i, c in enumerate(tests):
         order = np.random.default_rng((seed, i)).permutation(len(c.day))
         known, asked = order[:DAYS], order[DAYS:]
-        told = predict(c.day[known], c.degrees[known], c.day[asked])
-        found.append(np.sqrt(np.mean((told - c.degrees[asked]) ** 2)))
-    return np.array(found)
+        predicted = predict(c.day[known], c.degrees[known], c.day[asked])
+        values.append(np.sqrt(np.mean((predicted - c.degrees[asked]) ** 2)))
+    return np.array(values)
 
 
 def best(make: Callable[..., Predict], grid: list[tuple[float, ...]], some: list[CityYear]) -> Any:
@@ -202,12 +202,15 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
     tests = tests[:: len(tests) // 50] if quick else tests
     print(f"{len(train)} training city-years of {CITIES} cities, {len(tests)} test city-years")
     iterations, tune_on = (200, 20) if quick else (10_000, 200)
-    began, found, predictors_by_name = time.time(), {}, {}
+    began, errors_by_name, predictors_by_name = time.time(), {}, {}
     for name, predictors in contenders(train, iterations, range(seeds), tune_on).items():
-        found[name] = np.mean([errors(p, tests) for p in predictors], axis=0)
+        errors_by_name[name] = np.mean([errors(p, tests) for p in predictors], axis=0)
         predictors_by_name[name] = predictors[0]
-    found["(three harmonics fitted to the whole year)"] = floor(tests)
-    rows = [summary(name, of_years, found["mt-net"]) for name, of_years in found.items()]
+    errors_by_name["(three harmonics fitted to the whole year)"] = floor(tests)
+    rows = [
+        summary(name, of_years, errors_by_name["mt-net"])
+        for name, of_years in errors_by_name.items()
+    ]
     for row in rows:
         apart = f"{row['minus_mt_net']:+.3f} ± {row['minus_mt_net_ci95']:.3f}"
         print(f"{row['method']:44s} {row['mean']:.3f} ± {row['ci95']:.3f}   {apart}")
@@ -237,15 +240,15 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
         print(f"written to {out} and {out.with_suffix('.png')}")
 
 
-def summary(name: str, found: np.ndarray, mt_net: np.ndarray) -> dict[str, Any]:
+def summary(name: str, of_years: np.ndarray, mt_net: np.ndarray) -> dict[str, Any]:
     half = lambda values: float(1.96 * values.std(ddof=1) / np.sqrt(len(values)))  # noqa: E731
     return {
         "method": name,
-        "mean": float(found.mean()),
-        "ci95": half(found),
-        "minus_mt_net": float((found - mt_net).mean()),
-        "minus_mt_net_ci95": half(found - mt_net),
-        "pooled": float(np.sqrt(np.mean(found**2))),
+        "mean": float(of_years.mean()),
+        "ci95": half(of_years),
+        "minus_mt_net": float((of_years - mt_net).mean()),
+        "minus_mt_net_ci95": half(of_years - mt_net),
+        "pooled": float(np.sqrt(np.mean(of_years**2))),
     }
 
 
