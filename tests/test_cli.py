@@ -1,22 +1,28 @@
 """The command line, as a person meets it."""
 
+import dataclasses
 import json
 import re
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 import mtnet
-from mtnet.cli import main
+from mtnet import commands
+from mtnet.cli import COMMANDS, main
+from mtnet.commands.flags import used_settings
+from mtnet.config import NAMES as SETTINGS
 from mtnet.evaluation.compare import paired
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.figure4 import FIGURE4
 from mtnet.experiments.page import report
-from mtnet.experiments.run import reproduce
+from mtnet.experiments.run import Plan, reproduce
 from mtnet.experiments.table1 import TABLE1, TABLE1_ALSO
 from mtnet.experiments.table2 import TABLE2
 from mtnet.methods import METHODS
+from mtnet.revision import git_commit
 from mtnet.tasks import FAMILIES
 
 TINY = "--width 4 --depth 1 --meta-batch 2 --iterations 500 --seeds 0 1".split()
@@ -42,29 +48,56 @@ def test_list_names_everything(capsys):
         assert re.search(rf"^ *{name} +\S", out, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "",
-        "train",
-        "evaluate",
-        "reproduce",
-        "compare",
-        "data",
-        "data get",
-        "classify",
-        "export",
-        "fit",
-        "adapt",
-        "predict",
-        "inspect",
-    ],
-)
-def test_help(capsys, command):
-    with pytest.raises(SystemExit) as stop:
-        main([*command.split(), "--help"])
-    assert stop.value.code == 0
-    assert "usage: mtnet" in capsys.readouterr().out
+NAMES = [name for group in COMMANDS.values() for name in group]
+HELPS = ["", *NAMES, "data get", "data check", "data show", "fit --images DIR"]
+HELPS += ["train --family omniglot --method prototypical"]
+
+
+@pytest.mark.parametrize("command", HELPS)
+def test_help_fits_in_80_columns_and_shows_no_none(capsys, command):
+    assert main([*command.split(), "--help"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("usage: mtnet")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "None" not in out
+
+
+def test_help_groups_the_commands(capsys):
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert out.index("your data:") < out.index("research:") < out.index("\ndata:")
+    assert "Start with: mtnet fit data.csv" in out
+    files = {path.stem for path in Path(commands.__file__).parent.glob("*.py")}
+    assert set(NAMES) <= files
+    for name in NAMES:
+        assert re.search(rf"^  {name} +\S", out, re.MULTILINE)
+
+
+def flags(capsys, command):
+    assert main([*command.split(), "--help"]) == 0
+    return set(re.findall(r"--[a-zA-Z-]+", capsys.readouterr().out))
+
+
+def test_help_shows_the_flags_of_family_and_method_only(capsys):
+    sine, maml = flags(capsys, "train"), flags(capsys, "train --method maml")
+    images = flags(capsys, "train --family omniglot")
+    assert {"--width", "--at-test", "--invariant"} <= sine
+    assert not {"--ways", "--filters", "--order", "--validate-every", "--data"} & sine
+    assert sine - maml == {"--relaxation", "--temperature", "--draw", "--at-test", "--zeta-sd"} | {
+        "--invariant"
+    }
+    assert {"--ways", "--filters", "--validate-every", "--rotations"} <= images
+    assert not {"--width", "--order"} & images
+    table, folder = flags(capsys, "fit"), flags(capsys, "fit --images DIR")
+    assert {"--task", "--inputs", "--target", "--width"} <= table
+    assert {"--images", "--size", "--ways"} <= folder
+    assert not {"--family", "--data", "--seeds", "--sweep", "--zeta-sd", "--config"} & table
+    assert not {"--task", "--width"} & folder
+
+
+def test_every_setting_is_a_flag_of_some_family():
+    used = {s for family in FAMILIES for method in METHODS for s in used_settings(family, method)}
+    assert used == set(SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +114,27 @@ def test_help(capsys, command):
         ("train --family polynomial --order -1", "order must be 0 or more"),
         ("train --seeds", "seeds must name at least one"),
         ("train --checkpoint-every 0", "checkpoint_every must be at least 1"),
-        ("train --resume nowhere", "nowhere is not a run directory"),
+        ("train --resume nowhere", "nowhere is not a run folder"),
         ("train --config nowhere.toml", "cannot read nowhere.toml"),
         ("train --config unknown.toml", "unknown.toml: there is no setting called 'aplha'"),
         ("train --config kind.toml", "kind.toml: iterations cannot be 'many'"),
         ("train --config broken.toml", "broken.toml is not valid"),
-        ("train --resume . --alpha 0.5", "--resume goes on with the run's own settings"),
-        ("evaluate .", ". is not a run directory"),
+        ("train --resume . --alpha 0.5", "--resume uses the run's own settings"),
+        ("train --family omniglot --order 3", "--order changes nothing for mt-net on omniglot"),
+        ("train --ways 3", "--ways changes nothing for mt-net on sine tasks: remove it"),
+        ("train --method maml --at-test expected", "--at-test changes nothing for maml"),
+        ("train --mehtod maml", "mtnet train has no flag --mehtod; did you mean --method?"),
+        ("train extra", "unexpected argument 'extra'"),
+        ("train --shots many", "error parsing --shots"),
+        ("train --relaxation firm", "invalid choice 'firm'"),
+        ("trian", "there is no command called 'trian'; did you mean train?"),
+        ("data gte omniglot", "did you mean data get?"),
+        ("data get omnoglot", "did you mean omniglot?"),
+        ("fit data.csv", "missing from mtnet fit: --task COLUMN --inputs COLUMN"),
+        ("fit --images DIR --task city", "--task is for tables"),
+        ("fit data.csv --task a --inputs b --target c --zeta-sd 1", "only mtnet train has it"),
+        ("fit --images DIR --width 3", "--width changes nothing for mt-net on images tasks"),
+        ("evaluate .", ". is not a run folder"),
         ("reproduce tabel1", "did you mean table1?"),
         ("reproduce table1 --seeds 0", "seeds must be at least 1"),
     ],
@@ -126,7 +173,7 @@ def tiny(experiment):
 
     def trainings(quick, seeds):
         configs = list(experiment.trainings(True, seeds).items())
-        small = {"iterations": 500, "meta_batch": 2, "width": 4}
+        small = {"iterations": 500, "width": 4}
         few = {"figure4": slice(None), "table1-also": slice(0, 2)}
         chosen = configs[few.get(experiment.name, slice(-1, None))]
         return {k: c.replace(sweep=c.sweep[-2:], **small) for k, c in chosen}
@@ -140,11 +187,12 @@ def tiny(experiment):
 
 @pytest.mark.parametrize("experiment", [TABLE1, TABLE1_ALSO, TABLE2, FIGURE4], ids=lambda e: e.name)
 def test_reproduce_writes_results_and_a_page_of_its_own(tmp_path, experiment):
-    options = {"quick": True, "seeds": 2, "tasks": 20, "jobs": 2, "report": lambda *_: None}
-    places = {"runs": tmp_path / "runs", "results": tmp_path / "results"}
-    found, runs, path = reproduce(tiny(experiment), command="c", **options, **places)
-    assert json.loads(path.read_text()) == found
+    options = {"quick": True, "seeds": 2, "tasks": 20, "jobs": 2, "command": "c"}
+    plan = Plan(tiny(experiment), tmp_path / "runs", tmp_path / "results", **options)
+    found, runs = reproduce(plan)
+    assert json.loads(plan.path.read_text()) == found
     assert {"experiment", "mtnet_version", "command", "protocol", "rows"} <= found.keys()
+    assert found["commit"] == git_commit()
     for row in found["rows"]:
         assert len(row["per_seed"]) == 2
         assert row["tasks"] == 20
@@ -156,18 +204,25 @@ def test_reproduce_writes_results_and_a_page_of_its_own(tmp_path, experiment):
     assert not re.search(r"""(src|href)=["']?(http|//)""", page)
     if experiment is TABLE1:  # what is trained is found again
         before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.safetensors")}
-        again, _, _ = reproduce(tiny(experiment), command="c", **options, **places)
+        again, _ = reproduce(plan)
         assert again == found
+        columns = {row["column"]: row for row in found["rows"]}
+        sampled, expected = (
+            columns[f"10-shot, {name}"] for name in ("meta-batch 25", "expected masks")
+        )
+        assert expected["at_test"] == "expected"
+        assert expected["by_step"][0] == sampled["by_step"][0]
+        assert expected["mean"] != sampled["mean"]
         assert before == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.safetensors")}
 
 
 def test_reproducing_one_method_keeps_the_rows_of_the_others(tmp_path):
-    options = {"quick": True, "seeds": 1, "tasks": 20, "jobs": 1, "report": lambda *_: None}
-    options |= {"runs": tmp_path / "runs", "results": tmp_path / "results"}
-    experiment = tiny(TABLE1_ALSO)
+    places = (tmp_path / "runs", tmp_path / "results")
+    plan = Plan(tiny(TABLE1_ALSO), *places, "a", quick=True, seeds=1, tasks=20)
     one, other = "fine-tune", "nearest-neighbour"
-    first, *_ = reproduce(experiment, command="a", methods=[other], **options)
-    both, *_ = reproduce(experiment, command="b", methods=[one], **options)
+    first, _ = reproduce(dataclasses.replace(plan, methods=(other,)))
+    plan = dataclasses.replace(plan, methods=(one,), command="b")
+    both, _ = reproduce(plan)
     assert [r["command"] for r in both["rows"]] == ["b"] * 3 + ["a"] * 3
     assert [r for r in both["rows"] if r["method"] == other] == first["rows"]
     assert (
@@ -175,7 +230,7 @@ def test_reproducing_one_method_keeps_the_rows_of_the_others(tmp_path):
         == both["curves"].keys()
         == {f"{one} b25", f"{other} b25"}
     )
-    fewer, *_ = reproduce(experiment, command="c", methods=[one], **options | {"tasks": 10})
+    fewer, _ = reproduce(dataclasses.replace(plan, tasks=10))
     assert {r["method"] for r in fewer["rows"]} == {one}  # another protocol: nothing is kept
 
 
@@ -189,6 +244,7 @@ def test_runs_side_by_side(capsys, tmp_path):
     assert "the same 50 tasks" in capsys.readouterr().out
     written = json.loads(out.read_text())
     assert written["mtnet_version"] == mtnet.__version__
+    assert written["commit"] == git_commit()
     assert written["trainings"]["b"]["method"] == "maml"
     first, other, again = written["rows"]
     assert again["difference"] == again["difference_ci95"] == 0
@@ -199,7 +255,7 @@ def test_runs_side_by_side(capsys, tmp_path):
     assert main(["compare", "a", "c"]) == 2
     assert "their tasks are not the same" in capsys.readouterr().err
     assert main(["compare", "a"]) == 2
-    assert "two run directories" in capsys.readouterr().err
+    assert "two run folders" in capsys.readouterr().err
 
 
 def test_a_paired_test_sees_what_two_intervals_hide():

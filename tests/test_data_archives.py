@@ -64,7 +64,7 @@ def test_ordinary_names_are_taken(parts):
 @pytest.mark.parametrize("name", ["../x.png", "/x.png", "a/../../x.png", "..\\x.png", "C:/x.png"])
 def test_a_path_that_leaves_the_archive_is_refused(name, at):
     path = write_zip(at / "all.zip", FILES["omniglot"] | {name: b""})
-    with pytest.raises(InputError, match="has a path that leaves it"):
+    with pytest.raises(InputError, match="has a path outside of it"):
         prepare_image_set(OMNI, path)
     assert not cache.folder("omniglot").exists()
 
@@ -76,7 +76,7 @@ def test_a_link_in_an_archive_is_refused(at):
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(link, "/etc")
-    with pytest.raises(InputError, match="has a link in it"):
+    with pytest.raises(InputError, match="has a link"):
         prepare_image_set(OMNI, path)
     assert not cache.folder("omniglot").exists()
 
@@ -85,7 +85,7 @@ def test_a_link_in_an_archive_is_refused(at):
 def test_a_truncated_archive_is_refused(share, at):
     path = as_one_archive(at, FILES["omniglot"])
     os.truncate(path, int(share * path.stat().st_size))
-    with pytest.raises(InputError, match="no whole zip archive"):
+    with pytest.raises(InputError, match="not a complete zip archive"):
         prepare_image_set(OMNI, path)
     assert not cache.folder("omniglot").exists()
 
@@ -120,7 +120,7 @@ def test_names_with_backslashes_are_those_with_slashes(at):
 def test_a_folder_that_cannot_be_read_is_an_input_error(at):
     (at / "images_background.zip").symlink_to(at / "images_background.zip")
     with (
-        pytest.raises(InputError, match="could not read"),
+        pytest.raises(InputError, match="cannot read"),
         open_members([at / "images_background.zip"]),
     ):
         pass

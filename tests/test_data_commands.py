@@ -7,7 +7,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-import tyro
 from PIL import Image
 from test_data_prepare import FILES, SETS, as_archives
 
@@ -16,11 +15,9 @@ from mtnet.datasets import IMAGE_SETS, cache, open_images
 from mtnet.datasets.image_set import Original
 from mtnet.errors import InputError
 
-COMMANDS = {"get": commands.get, "check": commands.check, "show": commands.show}
-
 
 def data(*arguments):
-    tyro.extras.subcommand_cli_from_dict(COMMANDS, args=[str(a) for a in arguments])
+    commands.main([str(a) for a in arguments])
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +39,12 @@ def test_get_then_check_then_show(name, at, capsys):
     data("check", name, "--tasks", 20)
     data("show", name, "--ways", 2, "--queries", 2, "--episodes", 3)
     said = capsys.readouterr().out
-    assert "names and checksum fit" in said
+    assert "names and checksum are right" in said
     assert f"Wrote {name}-episodes.png" in said
-    with Image.open(f"{name}-episodes.png") as picture:
-        assert len(np.unique(np.asarray(picture))) > 2
+    with Image.open(f"{name}-episodes.png") as image:
+        assert len(np.unique(np.asarray(image))) > 2
     data("get", name)
-    assert "prepared already" in capsys.readouterr().out
+    assert "is already prepared" in capsys.readouterr().out
 
 
 def test_get_makes_a_damaged_copy_again(at, monkeypatch):
@@ -90,7 +87,7 @@ def test_get_downloads_the_originals(at, monkeypatch, capsys):
         thread.join()
     about, _ = cache.verify("omniglot")
     assert about["source"] == " ".join(original.url for original in originals)
-    assert f"Fetching {originals[0].url}" in capsys.readouterr().out
+    assert f"Downloading {originals[0].url}" in capsys.readouterr().out
 
 
 def test_mini_imagenet_says_how_to_get_it():
@@ -101,7 +98,7 @@ def test_mini_imagenet_says_how_to_get_it():
 
 @pytest.mark.parametrize("command", ["check", "show"])
 def test_what_is_not_prepared_is_said(command):
-    with pytest.raises(InputError, match="not prepared on this machine: run `mtnet data get omni"):
+    with pytest.raises(InputError, match="not prepared on this machine: run mtnet data get omni"):
         data(command, "omniglot")
 
 
@@ -120,7 +117,7 @@ def test_check_fails_where_the_neighbour_reads_something_else(at, monkeypatch, c
     data("get", "omniglot", "--from", at / "omniglot")
     odd = SETS["omniglot"]._replace(nearest={2: (200.0, 300.0)})
     monkeypatch.setitem(IMAGE_SETS, "omniglot", odd)
-    with pytest.raises(InputError, match="2-way accuracy lies outside"):
+    with pytest.raises(InputError, match="2-way accuracy is outside"):
         data("check", "omniglot", "--tasks", 20)
     assert "200 to 300 %" in capsys.readouterr().out
 
@@ -131,11 +128,11 @@ def test_check_fails_where_the_neighbour_reads_something_else(at, monkeypatch, c
         (["--episodes", 0], "episodes must be at least 1"),
         (["--ways", 9], "ways must be from 2 to the 2 classes"),
         (["--ways", 2, "--queries", 9], "there are 4"),
-        (["--ways", 2, "--out", "no/where.png"], "could not write no/where.png"),
-        (["--ways", 2, "--out", "a.what"], "could not write a.what .Format 'what' is not"),
+        (["--ways", 2, "--out", "no/where.png"], "cannot write no/where.png"),
+        (["--ways", 2, "--out", "a.what"], "cannot write a.what: Format 'what' is not"),
     ],
 )
-def test_wrong_pictures_are_refused(arguments, message, at):
+def test_wrong_settings_are_refused(arguments, message, at):
     data("get", "omniglot", "--from", at / "omniglot")
     with pytest.raises(InputError, match=message):
         data("show", "omniglot", *arguments)

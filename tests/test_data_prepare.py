@@ -118,7 +118,7 @@ def everything(name):
 
 @pytest.mark.parametrize("layout", [as_archives, as_folders, as_one_archive])
 @pytest.mark.parametrize("name", SETS)
-def test_every_source_gives_the_pictures_of_its_classes(name, layout, at):
+def test_every_source_gives_the_images_of_its_classes(name, layout, at):
     images, files = SETS[name], FILES[name]
     junk = {f"{next(iter(images.parts))}/README.txt": b"", "__MACOSX/._x.png": b"x"}
     prepare_image_set(images, layout(at, files | junk))
@@ -155,8 +155,8 @@ WRONG = {
     "wrong size": ("omniglot", None, {A_PNG: png(size=(104, 105))}, f"{A_PNG} is 104 by 105"),
     "wrong colour size": ("mini-imagenet", None, {A_JPEG: jpeg(size=(84, 83))}, "84 by 83 pixels"),
     "a bomb": ("mini-imagenet", None, {A_JPEG: jpeg(size=(9999, 1))}, "is 9999 by 1 pixels"),
-    "another format": ("mini-imagenet", None, {A_JPEG: png(size=(84, 84))}, "is no JPEG"),
-    "no image": ("omniglot", None, {A_PNG: b"hello"}, f"{A_PNG} is no PNG image"),
+    "another format": ("mini-imagenet", None, {A_JPEG: png(size=(84, 84))}, "is not a JPEG"),
+    "no image": ("omniglot", None, {A_PNG: b"hello"}, f"{A_PNG} is not a PNG image"),
     "half an image": ("omniglot", None, {A_PNG: png()[:200]}, "cannot be decoded"),
     "half a photograph": ("mini-imagenet", None, {A_JPEG: jpeg()[:900]}, "cannot be decoded"),
     "a huge file": ("omniglot", None, {A_PNG: bytes(5 << 20)}, "more than any image"),
@@ -175,7 +175,7 @@ def test_wrong_contents_are_named_and_leave_no_cache(case, layout, at):
         prepare_image_set(SETS[name], path)
     assert "\n" not in str(error.value)
     assert left_behind() == []
-    with pytest.raises(InputError, match=f"run `mtnet data get {name}`"):
+    with pytest.raises(InputError, match=f"run mtnet data get {name}"):
         open_images(name, "train")
 
 
@@ -204,7 +204,7 @@ def test_a_list_of_files_must_be_the_files_own(wrong, at):
 def test_a_list_that_is_none_is_refused(at):
     as_archives(at, FILES["mini-imagenet"])
     (at / "val.csv").write_text("filename,label\n" + "x" * 200_000)
-    with pytest.raises(InputError, match=r"val\.csv is no list of files"):
+    with pytest.raises(InputError, match=r"val\.csv is not a list of files"):
         prepare_image_set(MINI, at)
 
 
@@ -224,7 +224,7 @@ def test_a_full_disk_leaves_what_was_there(before, after, at, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(cache, "_write", write)
-        with pytest.raises(InputError, match=r"No space left on device.*make room"):
+        with pytest.raises(InputError, match=r"No space left on device.*free disk space"):
             prepare_image_set(OMNI, at)
     assert left_behind() == (["omniglot"] if before else [])
     if before:
@@ -293,7 +293,7 @@ def garble(folder):
 @pytest.mark.parametrize("harm", [truncate, lengthen, forget, reshape, rename, garble])
 def test_a_damaged_cache_is_never_opened(harm, at):
     harm(prepare_image_set(OMNI, as_archives(at, FILES["omniglot"])))
-    with pytest.raises(InputError, match=r"is damaged .*run `mtnet data get omniglot` again"):
+    with pytest.raises(InputError, match=r"is damaged .*run mtnet data get omniglot again"):
         open_images("omniglot", "train")
 
 
@@ -304,15 +304,15 @@ def test_a_flipped_bit_is_found(where, at):
     data = bytearray((folder / "images.npy").read_bytes())
     data[where] ^= 1
     (folder / "images.npy").write_bytes(data)
-    with pytest.raises(InputError, match="checksum does not fit"):
+    with pytest.raises(InputError, match="checksum is wrong"):
         cache.verify("omniglot")
 
 
 def test_an_unknown_split_is_named():
-    with pytest.raises(InputError, match="no split 'val': there are train, validation, test"):
+    with pytest.raises(InputError, match="no split 'val'; there are: train, validation, test"):
         open_images("omniglot", "val")
 
 
 def test_a_source_that_is_not_there_is_named():
-    with pytest.raises(InputError, match="/nowhere is not there"):
+    with pytest.raises(InputError, match="/nowhere does not exist"):
         prepare_image_set(OMNI, Path("/nowhere"))

@@ -58,7 +58,17 @@ def arguments_of(command):
 # Code and commands
 
 
-@pytest.mark.parametrize("page", [page for page in PROSE if "```python" in text_of(page)])
+@pytest.fixture
+def page(request):
+    """A page; where it trains a convolutional network, programs are compiled as usual."""
+    jax.config.update("jax_disable_most_optimizations", request.param != "docs/your-images.md")
+    yield request.param
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PROSE if "```python" in text_of(page)], indirect=True
+)
 def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict = {}

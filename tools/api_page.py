@@ -5,7 +5,7 @@ Read from the source as text, so that signatures stand as they are written.
 
 import ast
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 INTRO = """# API
 
@@ -29,16 +29,19 @@ PLACES = {
     "core.losses": "losses",
     "core.norms": "nets",
     "core.cells": "nets",
+    "core.initialise": "nets",
+    "version": "files",
     "storage": "files",
     "core": "training",
 }
 """Modules whose topic is not the name of their room."""
+CONSTANTS = {"__version__": "The version of mtnet, a string."}
 WIDTH = 88
 
 
 class Definition(NamedTuple):
     module: str
-    node: ast.stmt
+    node: Any
 
 
 def api_page(package: Path) -> str:
@@ -91,13 +94,13 @@ def topic(module: str) -> str:
     raise ValueError(f"no topic for mtnet.{module}: add it to PLACES in tools/api_page.py")
 
 
-def entry(name: str, node: ast.stmt) -> str:
-    text = "" if isinstance(node, ast.Assign) else ast.get_docstring(node) or ""  # type: ignore[arg-type]
+def entry(name: str, node: Any) -> str:
+    text = CONSTANTS[name] if isinstance(node, ast.Assign) else ast.get_docstring(node) or ""
     line = " ".join(text.partition("\n\n")[0].split())
     return f"### {name}\n\n```text\n{signature(name, node)}\n```\n\n{line}\n"
 
 
-def signature(name: str, node: ast.stmt) -> str:
+def signature(name: str, node: Any) -> str:
     if isinstance(node, ast.FunctionDef):
         return call(name, parameters(node.args), node.returns)
     if isinstance(node, ast.ClassDef):
@@ -105,7 +108,7 @@ def signature(name: str, node: ast.stmt) -> str:
             if isinstance(item, ast.FunctionDef) and item.name == "__init__":
                 return call(name, parameters(item.args)[1:], None)
         return call(name, fields(node), None)
-    return f"{name}(...)"
+    return name
 
 
 def parameters(a: ast.arguments) -> list[str]:

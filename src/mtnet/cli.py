@@ -71,6 +71,8 @@ def run(name: str, arguments: Sequence[str]) -> int:
 
     try:
         command.main(arguments)
+    except SystemExit as stop:  # tyro has shown the help
+        return int(stop.code or 0)
     except Diverged as error:
         return fail(str(error), 1)
     except Stopped as error:

@@ -30,7 +30,7 @@ def prepare_image_set(
             check_names(images, order)
         except ValueError as error:
             raise InputError(f"in {path} {error}: use the original archives") from None
-        paths = {name: images for part in files.values() for name, images in part.items()}
+        paths = {label: own for part in files.values() for label, own in part.items()}
         blocks = _blocks(images, [paths[name] for name in order], members, report)
         shape = (len(order), images.examples, *images.shape)
         return cache.write_images(images.name, blocks, shape, splits, source or str(path.resolve()))
