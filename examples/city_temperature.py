@@ -25,6 +25,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import mtnet
 from mtnet import MTNetRegressor
+from mtnet.revision import git_commit
 
 DAYS, CITIES = 10, 220
 """Readings of a new city, and cities to learn from."""
@@ -190,7 +191,7 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
     Args:
         quick: Few iterations and 50 city-years, to see that everything works.
         seeds: Networks of MAML and of MT-net.
-        out: JSON file for the figures; a picture of the same name goes beside it.
+        out: JSON file for the figures; a figure with the same name is written next to it.
     """
     path = Path(os.environ.get("MTNET_DATA", "../shared/data"))
     every = city_years(path / "city_temperature" / "city_daily_temp.npz")
@@ -213,6 +214,7 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
     results = {
         "experiment": "city_temperature",
         "mtnet_version": mtnet.__version__,
+        "commit": git_commit(),
         "command": "python examples/city_temperature.py --out results/city_temperature.json",
         "protocol": {
             "metric": "root mean square error in degrees Celsius of a city-year, mean over them",
@@ -231,7 +233,7 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
     }
     if out is not None:
         out.write_text(json.dumps(results, indent=1) + "\n")
-        picture(said, tests).savefig(out.with_suffix(".png"), dpi=110)
+        curves_figure(said, tests).savefig(out.with_suffix(".png"), dpi=110)
         print(f"written to {out} and {out.with_suffix('.png')}")
 
 
@@ -247,7 +249,7 @@ def summary(name: str, found: np.ndarray, mt_net: np.ndarray) -> dict[str, Any]:
     }
 
 
-def picture(said: dict[str, Predict], tests: list[CityYear]) -> Figure:
+def curves_figure(said: dict[str, Predict], tests: list[CityYear]) -> Figure:
     """Four cities never seen: their year, the ten days, and what three methods make of them."""
     figure = Figure(figsize=(11, 6), layout="constrained")
     chosen = [tests[i] for i in np.random.default_rng(3).permutation(len(tests))[:4]]

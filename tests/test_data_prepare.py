@@ -309,9 +309,7 @@ def test_a_flipped_bit_is_found(where, at):
 
 
 def test_an_unknown_split_is_named():
-    with pytest.raises(
-        InputError, match="no split 'val'; there are: train, validation, test"
-    ):
+    with pytest.raises(InputError, match="no split 'val'; there are: train, validation, test"):
         open_images("omniglot", "val")
 
 
