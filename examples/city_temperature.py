@@ -1,11 +1,11 @@
-"""A real problem: from 10 days of readings in a city and year never seen, the rest of that year.
+"""Predict the temperatures of a year in a new city from the readings of 10 days.
 
     python examples/city_temperature.py [--quick] [--out results/city_temperature.json]
 
-220 cities to learn from, the others to test on; a task is one year of one city. Every method sees
-the same 10 days and predicts the same others. Data: daily mean temperatures of 324 cities, 1995 to
-2014 (University of Dayton archive), as city_temperature/city_daily_temp.npz in $MTNET_DATA.
-About seven minutes on one core; --quick shows in one that everything works.
+A task is one year of one city. 220 cities are for training, the others for testing. All methods get
+the same 10 days of a task and predict its other days. Data: daily mean temperatures of 324 cities,
+1995 to 2014 (University of Dayton archive), as city_temperature/city_daily_temp.npz in $MTNET_DATA.
+Takes about seven minutes on one core; --quick takes about one, with few iterations and tasks.
 """
 
 import json
@@ -28,10 +28,10 @@ from mtnet import MTNetRegressor
 from mtnet.revision import git_commit
 
 DAYS, CITIES = 10, 220
-"""Readings of a new city, and cities to learn from."""
+"""Support days per task, and number of training cities."""
 HARMONICS = 3
 Predict = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""(days and temperatures that are known, days to predict) -> temperatures"""
+"""(known days, their temperatures, days to predict) -> predicted temperatures"""
 
 
 class CityYear(NamedTuple):
@@ -42,7 +42,7 @@ class CityYear(NamedTuple):
 
 
 def city_years(path: Path, least: int = 350) -> list[CityYear]:
-    """Every year of every city that has readings of nearly all days, in degrees Celsius."""
+    """All years of all cities with readings on at least `least` days, in degrees Celsius."""
     with np.load(path) as data:
         tenths, missing = data["temp_tenths_F"], int(data["missing"])
         codes, start = data["code"], date.fromisoformat(str(data["start"]))
@@ -51,9 +51,9 @@ def city_years(path: Path, least: int = 350) -> list[CityYear]:
     day = np.array([d.timetuple().tm_yday for d in dates])
     found = []
     for city, readings in zip(codes, tenths, strict=True):
-        there = readings != missing
+        known = readings != missing
         for y in np.unique(year):
-            rows = there & (year == y)
+            rows = known & (year == y)
             if rows.sum() >= least:
                 degrees = (readings[rows] / 10 - 32) / 1.8
                 found.append(CityYear(str(city), int(y), day[rows], degrees))
@@ -61,12 +61,12 @@ def city_years(path: Path, least: int = 350) -> list[CityYear]:
 
 
 def waves(day: np.ndarray, harmonics: int = HARMONICS) -> np.ndarray:
-    """cos and sin of the day, once, twice, ... a year."""
+    """Cosine and sine of the day of the year, one pair per harmonic."""
     angle = 2 * np.pi * np.asarray(day)[:, None] * np.arange(1, harmonics + 1) / 365.25
     return np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
 
 
-# Those that learn from one city alone; what they are tuned by comes from the training cities.
+# Models of one city. Their hyperparameters are tuned on the training cities.
 
 
 def sinusoid() -> Predict:
@@ -84,7 +84,7 @@ def ridge(strength: float) -> Predict:
 
 
 def gaussian_process(signal: float, length: float) -> Predict:
-    """A smooth function of period one year, around the mean of the readings; noise is 1."""
+    """Periodic kernel (one year) around the mean of the readings; noise variance 1."""
     kernel = ConstantKernel(signal) * ExpSineSquared(length, 365.25) + WhiteKernel(1.0)
 
     def predict(day: np.ndarray, degrees: np.ndarray, ask: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ def gaussian_process(signal: float, length: float) -> Predict:
     return predict
 
 
-# Those that learn across cities.
+# Models that are trained on many cities.
 
 
 def average(train: list[CityYear]) -> Predict:
@@ -105,7 +105,7 @@ def average(train: list[CityYear]) -> Predict:
 
 
 def bayesian(train: list[CityYear]) -> Predict:
-    """A linear model on three harmonics; prior mean and covariance are those of the cities."""
+    """Linear model on three harmonics; the prior has the mean and covariance of the cities."""
     with_one = lambda day: np.column_stack([np.ones(len(day)), waves(day)])  # noqa: E731
     fits = [np.linalg.lstsq(with_one(c.day), c.degrees, rcond=None)[0] for c in train]
     mean, S = np.mean(fits, axis=0), np.cov(np.transpose(fits))
@@ -134,7 +134,7 @@ def few_shot(method: str, train: list[CityYear], iterations: int, seed: int) -> 
 
 
 def errors(predict: Predict, tests: list[CityYear], seed: int = 0) -> np.ndarray:
-    """Root mean square error of every city-year, from the same 10 days for everybody."""
+    """Root mean square error per city-year, with the same 10 support days for every method."""
     found = []
     for i, c in enumerate(tests):
         order = np.random.default_rng((seed, i)).permutation(len(c.day))
@@ -145,13 +145,13 @@ def errors(predict: Predict, tests: list[CityYear], seed: int = 0) -> np.ndarray
 
 
 def best(make: Callable[..., Predict], grid: list[tuple[float, ...]], some: list[CityYear]) -> Any:
-    """The entry of a grid that does best on some of the training cities' years."""
+    """The grid entry with the lowest mean error on some of the training city-years."""
     scores = [errors(make(*entry), some, seed=1).mean() for entry in grid]
     return grid[int(np.argmin(scores))]
 
 
 def floor(tests: list[CityYear]) -> np.ndarray:
-    """Three harmonics fitted to the whole year: what no method of ten days can reach."""
+    """Three harmonics fitted to the whole year: a lower bound for such models."""
     fit = lambda c: LinearRegression().fit(waves(c.day), c.degrees)  # noqa: E731
     return np.array(
         [np.sqrt(np.mean((fit(c).predict(waves(c.day)) - c.degrees) ** 2)) for c in tests]
@@ -161,9 +161,9 @@ def floor(tests: list[CityYear]) -> np.ndarray:
 def contenders(
     train: list[CityYear], iterations: int, seeds: range, tune_on: int
 ) -> dict[str, list[Predict]]:
-    """Everybody by name; a list where there is a network for each seed.
+    """All methods by name; the few-shot methods have one predictor per seed.
 
-    Alternatives are tuned on so many of the training city-years.
+    Hyperparameters of the other methods are tuned on `tune_on` training city-years.
     """
     some = [train[i] for i in np.random.default_rng(2).permutation(len(train))[:tune_on]]
     strength = best(ridge, [(a,) for a in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)], some)
@@ -186,12 +186,12 @@ ALONE = ("sinusoid, least squares", "ridge on three harmonics", "Gaussian proces
 
 
 def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
-    """Compare few-shot learners with honest alternatives on city temperatures.
+    """Compare few-shot learners with other models on city temperatures.
 
     Args:
-        quick: Few iterations and 50 city-years, to see that everything works.
-        seeds: Networks of MAML and of MT-net.
-        out: JSON file for the figures; a figure with the same name is written next to it.
+        quick: Few iterations and 50 city-years, as a smoke test.
+        seeds: Number of networks per few-shot method.
+        out: JSON file to write; a plot with the same name is written next to it.
     """
     path = Path(os.environ.get("MTNET_DATA", "../shared/data"))
     every = city_years(path / "city_temperature" / "city_daily_temp.npz")
@@ -200,12 +200,12 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
     train = [c for c in every if c.city in learn_from]
     tests = [c for c in every if c.city not in learn_from]
     tests = tests[:: len(tests) // 50] if quick else tests
-    print(f"{len(train)} city-years of {CITIES} cities to learn from, {len(tests)} to test")
+    print(f"{len(train)} training city-years of {CITIES} cities, {len(tests)} test city-years")
     iterations, tune_on = (200, 20) if quick else (10_000, 200)
-    began, found, said = time.time(), {}, {}
+    began, found, predictors_by_name = time.time(), {}, {}
     for name, predictors in contenders(train, iterations, range(seeds), tune_on).items():
         found[name] = np.mean([errors(p, tests) for p in predictors], axis=0)
-        said[name] = predictors[0]
+        predictors_by_name[name] = predictors[0]
     found["(three harmonics fitted to the whole year)"] = floor(tests)
     rows = [summary(name, of_years, found["mt-net"]) for name, of_years in found.items()]
     for row in rows:
@@ -219,10 +219,10 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
         "protocol": {
             "metric": "root mean square error in degrees Celsius of a city-year, mean over them",
             "ci95": "1.96 standard errors over city-years",
-            "minus_mt_net": "mean difference in the same city-years, with its interval",
+            "minus_mt_net": "mean difference on the same city-years, with its interval",
             "pooled": "root of the mean square over city-years",
-            "support": f"{DAYS} days drawn at random, the same for all; the other days are asked",
-            "train": f"{len(train)} city-years of {CITIES} cities, the test cities are others",
+            "support": f"{DAYS} random days, the same for all methods; the others are queries",
+            "train": f"{len(train)} city-years of {CITIES} cities; test cities are different",
             "tasks": len(tests),
             "seeds": seeds,
             "iterations": iterations,
@@ -233,7 +233,7 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
     }
     if out is not None:
         out.write_text(json.dumps(results, indent=1) + "\n")
-        curves_figure(said, tests).savefig(out.with_suffix(".png"), dpi=110)
+        plot(predictors_by_name, tests).savefig(out.with_suffix(".png"), dpi=110)
         print(f"written to {out} and {out.with_suffix('.png')}")
 
 
@@ -249,8 +249,8 @@ def summary(name: str, found: np.ndarray, mt_net: np.ndarray) -> dict[str, Any]:
     }
 
 
-def curves_figure(said: dict[str, Predict], tests: list[CityYear]) -> Figure:
-    """Four cities never seen: their year, the ten days, and what three methods make of them."""
+def plot(predictors: dict[str, Predict], tests: list[CityYear]) -> Figure:
+    """Four test cities: the year, the ten support days, and three predictions."""
     figure = Figure(figsize=(11, 6), layout="constrained")
     chosen = [tests[i] for i in np.random.default_rng(3).permutation(len(tests))[:4]]
     days = np.arange(1, 366)
@@ -259,7 +259,10 @@ def curves_figure(said: dict[str, Predict], tests: list[CityYear]) -> Figure:
         axes.plot(c.day, c.degrees, ".", ms=2, color="0.75", label="the year")
         for name, colour in (("sinusoid, least squares", "C1"), ("maml", "C0"), ("mt-net", "C2")):
             axes.plot(
-                days, said[name](c.day[known], c.degrees[known], days), color=colour, label=name
+                days,
+                predictors[name](c.day[known], c.degrees[known], days),
+                color=colour,
+                label=name,
             )
         axes.plot(c.day[known], c.degrees[known], "k.", ms=8, label="the ten days")
         axes.set(title=f"{c.city}, {c.year}")

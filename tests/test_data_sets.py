@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from PIL import Image
 from test_data_prepare import png
 
+import mtnet
 from mtnet.core.evaluate import summarise
 from mtnet.core.types import SPLITS, Batch, Episode
 from mtnet.datasets import IMAGE_SETS, open_images
@@ -22,6 +23,7 @@ from mtnet.datasets.mini_imagenet import MINI_IMAGENET
 from mtnet.datasets.nearest_pixels import accuracies, nearest_neighbour_accuracy
 from mtnet.datasets.omniglot import OMNIGLOT, decode, split
 from mtnet.datasets.prepare import check_counts, check_lists, listing, prepare_image_set
+from mtnet.evaluation.measure import measure
 
 
 def real(name):
@@ -113,6 +115,21 @@ def test_a_nearest_neighbour_reads_what_others_have_read(omniglot, ways, low, hi
         100 * np.asarray(accuracies(last, jax.random.key(0), tasks=300, ways=ways, queries=5))
     )
     assert low - found.ci95 < found.mean < high + found.ci95
+
+
+def test_the_pretrained_network_scores_what_its_header_claims(omniglot):
+    """On new tasks of the real test characters, within both intervals."""
+    with jax.enable_x64(False):
+        network = mtnet.load("omniglot-5way-mt-net")
+        theta = jax.tree.map(lambda leaf: leaf[None], network.theta)
+        claim, tasks = network.about, 150
+        scores = measure(
+            network.config, theta, [0], tasks=tasks, steps=claim["steps"], stream=7, queries=1
+        )
+    score = summarise(scores[0, :, claim["steps"]])
+    deviation = claim["ci95"] * (claim["tasks"] / tasks) ** 0.5  # of this many tasks
+    assert abs(score.mean - claim["accuracy"]) < 1.5 * deviation
+    assert scores[0, :, 0].mean() < 40  # before adapting it knows nothing of the classes
 
 
 def test_the_real_mini_imagenet_has_ravi_and_larochelles_split():

@@ -204,7 +204,7 @@ def meta_trained(**options):
         meta_batch=3,
         optimiser=optax.adam(1e-2),
         key=jax.random.key(1),
-    )
+    ).theta
 
 
 @pytest.mark.usefixtures("unchecked")  # alpha is traced, to compile once for all

@@ -86,6 +86,46 @@ def test_dropout_is_for_training_only():
     assert_close(predict(model, episode.query.x), predict(model, episode.query.x))
 
 
+class Attentive(eqx.Module):
+    """Attention holds a Dropout with p = 0; nothing here takes a key."""
+
+    attention: eqx.nn.MultiheadAttention
+
+    def __call__(self, x):
+        return jnp.mean(self.attention(x, x, x), 0)
+
+
+def test_dropout_that_never_drops_needs_no_key():
+    net = Attentive(eqx.nn.MultiheadAttention(1, 2, key=KEY))
+    made = mtnet.maml(net)
+    x = jax.random.normal(KEY, (3, 4, 2))
+    batch = mtnet.Batch(x, jnp.ones((3, 2)))
+    assert jnp.isfinite(made.loss(made.init(KEY), mtnet.Episode(batch, batch), KEY))
+
+
+class Normed(networks.nnx.Module):
+    def __init__(self):
+        rngs = networks.nnx.Rngs(0)
+        self.norm = networks.nnx.BatchNorm(2, rngs=rngs)
+        self.head = networks.nnx.Linear(2, networks.CLASSES, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(self.norm(x))
+
+
+def test_a_norm_that_changes_its_own_state_is_refused_with_a_way_out():
+    batch = mtnet.Batch(jax.random.normal(KEY, (3, 2), jnp.float32), jnp.array([0, 1, 2]))
+    made = mtnet.maml(Normed(), loss=cross_entropy)
+    with pytest.raises(InputError, match=r"nnx\.BatchNorm.*net\.eval\(\)"):
+        made.adapt(made.init(KEY), batch, KEY)
+    net = Normed()
+    net.eval()
+    made = mtnet.maml(net, loss=cross_entropy, freeze=["*.mean*", "*.var*"])
+    theta = made.init(KEY)
+    assert not any("mean" in name or "var" in name for name in theta.rest)
+    assert predict(made.adapt(theta, batch, KEY), batch.x).shape == (3, networks.CLASSES)
+
+
 def test_a_metric_that_is_too_large_is_refused_with_a_way_out():
     wide = eqx.nn.Linear(1, 30_000, key=KEY)
     with pytest.raises(InputError, match=r"3433 MB|6866 MB"):

@@ -1,5 +1,7 @@
 """Meta-training and evaluation."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -52,7 +54,7 @@ def test_parts_must_divide_the_meta_batch(tasks_per_vmap):
 
 
 def test_meta_training_is_a_function_of_its_key():
-    by_key = jax.jit(lambda key: trained(key=key))
+    by_key = jax.jit(lambda key: trained(key=key).theta)
     assert not differ(by_key(KEY), by_key(KEY), by=0)
     assert differ(by_key(KEY), by_key(jax.random.key(1)), by=1e-4)
 
@@ -74,6 +76,77 @@ def test_meta_training_goes_on_where_it_stopped():
     assert whole.iteration == 4
 
 
+def assert_same(one, other):
+    """Two results of meta-training, bit for bit."""
+    plain = lambda result: jax.tree.map(  # noqa: E731
+        lambda a: jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a,
+        result,
+    )
+    assert eqx.tree_equal(plain(one), plain(other))
+
+
+def test_resumed_training_equals_one_long_training():
+    """Bit for bit, wherever it is cut into chunks."""
+    one = learner()
+    train = partial(mtnet.meta_train, one, FAMILY, meta_batch=3, optimiser=1e-2)
+    whole = train(iterations=5, key=KEY)
+    first = train(iterations=2, key=KEY)
+    assert_same(whole, train(iterations=3, resume=first))
+    assert_same(whole, train(iterations=5, key=KEY, report_every=2, callback=print))
+    assert whole.losses.shape == (5,)
+    assert whole.state.iteration == 5
+    with pytest.raises(InputError, match="remove key"):
+        train(iterations=1, key=KEY, resume=first)
+    with pytest.raises(InputError, match="needs a key"):
+        train(iterations=1)
+
+
+@pytest.mark.parametrize(
+    "optimiser", [1e-2, optax.constant_schedule(1e-2)], ids=["number", "schedule"]
+)
+def test_a_step_size_or_a_schedule_stands_for_adam(optimiser):
+    train = partial(mtnet.meta_train, learner(), FAMILY, iterations=2, meta_batch=2, key=KEY)
+    assert_close(train(optimiser=optimiser).theta, train(optimiser=optax.adam(1e-2)).theta)
+
+
+def test_training_reports_to_a_callback_and_on_a_line(capsys):
+    calls = []
+    result = mtnet.meta_train(
+        learner(),
+        FAMILY,
+        iterations=5,
+        meta_batch=2,
+        key=KEY,
+        callback=lambda *given: calls.append(given),
+        progress=True,
+        report_every=2,
+    )
+    assert [iteration for iteration, _ in calls] == [2, 4, 5]
+    means = [jnp.mean(result.losses[a:b]) for a, b in ((0, 2), (2, 4), (4, 5))]
+    np.testing.assert_allclose([loss for _, loss in calls], means)
+    lines = capsys.readouterr().err.split("\r")
+    assert [line.split(",")[0] for line in lines] == ["", *(f"iteration {i}/5" for i in (2, 4, 5))]
+    assert lines[-1].endswith("\n")
+
+
+@pytest.mark.parametrize("sample", [lambda e: (tuple(e.support), tuple(e.query)), list])
+def test_a_family_may_return_plain_tuples(sample):
+    family = FAMILY._replace(sample=lambda key: sample(FAMILY.sample(key)))
+    one = learner()
+    train = partial(mtnet.meta_train, one, iterations=2, meta_batch=2, key=KEY)
+    result = train(FAMILY)
+    assert_same(result, train(family))
+    rows = [evaluate(one, f, result.theta, tasks=2, steps=1, key=KEY) for f in (family, FAMILY)]
+    assert_close(*rows)
+
+
+@pytest.mark.parametrize("task", [None, (1, 2), ((1, 2, 3), (1, 2)), "ab"])
+def test_a_family_that_returns_something_else_is_refused(task):
+    family = FAMILY._replace(sample=lambda key: task)
+    with pytest.raises(InputError, match=r"must return \(\(x, y\), \(x, y\)\)"):
+        family.draw(KEY)
+
+
 def test_every_iteration_draws_new_tasks():
     one, still = learner(mtnet.maml, steps=0), optax.set_to_zero()
     state = init_state(one, still, KEY)
@@ -86,7 +159,7 @@ def test_meta_training_learns_to_learn():
     one = learner()
     keys = jax.random.split(jax.random.key(9), 200)
     loss = jax.jit(lambda theta: meta_gradient(one, FAMILY, theta, keys, None)[0])
-    before, after = loss(one.init(KEY)), loss(trained(iterations=300))
+    before, after = loss(one.init(KEY)), loss(trained(iterations=300).theta)
     assert after < 0.9 * before
 
 

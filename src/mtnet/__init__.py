@@ -10,26 +10,19 @@ from typing import TYPE_CHECKING, Any
 from mtnet.core.adapt import adapt, adapt_many
 from mtnet.core.cells import fold, split
 from mtnet.core.evaluate import evaluate, summarise
+from mtnet.core.initialise import truncated_normal
 from mtnet.core.inner import AdaptConfig, Theta
 from mtnet.core.losses import accuracy, cross_entropy, mse, predict
 from mtnet.core.norms import BatchNorm, freeze_batch_stats
-from mtnet.core.outer import meta_train
-from mtnet.core.types import Batch, Episode, Family, Learner
+from mtnet.core.trainer import MetaTraining, meta_train
+from mtnet.core.types import AdaptInfo, Batch, Episode, Family, Learner
 from mtnet.errors import InputError
 from mtnet.methods.baselines import fine_tune, nearest_neighbour
-from mtnet.methods.gradient import (
-    gradient_learner,
-    m_net,
-    m_net_full,
-    maml,
-    meta_sgd,
-    mt_net,
-    mt_net_full,
-    t_net,
-    truncated_normal,
-)
+from mtnet.methods.gradient import maml, meta_sgd, t_net
 from mtnet.methods.laplace import l_maml
+from mtnet.methods.learner import gradient_learner
 from mtnet.methods.map_ssvm import map_direct, map_ssvm
+from mtnet.methods.masked import m_net, m_net_full, mt_net, mt_net_full
 from mtnet.methods.matching import matching, matching_fce
 from mtnet.methods.meta_lstm import meta_lstm
 from mtnet.methods.metric_based import metric_learner, prototypical
@@ -48,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdaptConfig",
+    "AdaptInfo",
     "Batch",
     "BatchNorm",
     "Conv2d",
@@ -57,6 +51,7 @@ __all__ = [
     "Learner",
     "MTNetClassifier",
     "MTNetRegressor",
+    "MetaTraining",
     "Theta",
     "__version__",
     "accuracy",

@@ -10,13 +10,13 @@ import optax
 from jaxtyping import Array
 
 from mtnet.config import Config
+from mtnet.core.initialise import truncated_normal
 from mtnet.core.losses import accuracy, predict
 from mtnet.core.outer import TrainState, init_state
 from mtnet.core.types import Batch, Family, Learner
 from mtnet.datasets import open_images
 from mtnet.errors import InputError
 from mtnet.methods import METHODS, known, make
-from mtnet.methods.gradient import truncated_normal
 from mtnet.nets.conv4 import conv_init
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.tasks import FAMILIES

@@ -1,7 +1,22 @@
-"""The one error that users see, and the checks of names that raise it."""
+"""The one error that users see, and the checks of names and options that raise it."""
 
 import difflib
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+SYNONYMS = {
+    "inner_lr": "alpha",
+    "inner_steps": "steps",
+    "learning_rate": "alpha",
+    "loss_fn": "loss",
+    "lr": "alpha",
+    "num_steps": "steps",
+    "optimizer": "optimiser",
+}
+"""Names of options in other libraries, and ours."""
 
 
 class InputError(ValueError):
@@ -15,8 +30,26 @@ def check_name(what: str, name: str, known: Iterable[str]) -> None:
         raise InputError(f"there is no {what} called {name!r}; {suggest(name, names)}")
 
 
-def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
+def suggest(name: str, known: Iterable[str], cutoff: float = 0.5, quote: str = "") -> str:
     """`did you mean x?`, or the list of known names if none is close."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
-    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
+    if close:
+        return f"did you mean {quote}{close[0]}{quote}?"
+    return f"there are: {', '.join(names)}"
+
+
+def check_options(function: F) -> F:
+    """Decorate a function so that an unknown keyword is an InputError with a suggestion."""
+    known = tuple(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def checked(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in known:
+                synonym = SYNONYMS.get(name)
+                meant = synonym if synonym in known else name
+                raise InputError(f"unknown option `{name}`; {suggest(meant, known, quote='`')}")
+        return function(*args, **options)
+
+    return cast(F, checked)

@@ -1,8 +1,8 @@
 """Network <-> cells: which weights a task may move, and how `A = T W` folds back into them.
 
-A cell is a weight and, where there is one, its bias: arrays that share their output axis, which
-comes first in `W`, and therefore one `T` and one row mask. Everything else in the network that is
-floating point is meta-learned and not adapted.
+A cell is a weight and its bias, if it has one: arrays that share their output axis, which comes
+first in `W`, and therefore one `T` and one row mask. Every other floating-point array is
+meta-learned and not adapted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,19 +23,15 @@ Cells = dict[str, X]  # cell name -> something
 
 
 class Split(NamedTuple):
-    """A network taken apart; `join(W, rest)` puts it together again, in its own type."""
+    """A network as cells and the rest; `join(W, rest)` is the network again, in its own type."""
 
     W: Cells[Weights]
     rest: dict[str, Array]
     join: Callable[[Cells[Weights], dict[str, Array]], Any]
     groups: Cells[int]
-    """Blocks on the diagonal of T: 1, a convolution's groups, or what was asked for."""
+    """Number of blocks of T: 1, a convolution's groups, or as asked for."""
     called: frozenset[str]
-    """Linear cells known to be only called, never read, by the network around them."""
-
-
-def is_weight(leaf: Any) -> bool:
-    return eqx.is_inexact_array(leaf)
+    """Linear cells that the network only calls and never reads."""
 
 
 def split(
@@ -46,39 +42,29 @@ def split(
     freeze: Sequence[str] = (),
     blocks: Mapping[str, int] = {},
 ) -> Split:
-    """Take a network apart into cells and the rest.
+    """Split a network into cells and the rest.
 
-    **Arguments:**
-    - `net`: any PyTree with arrays in it: an Equinox or Flax NNX module, a pair of a Linen
-      module and its variables, a pair of a function and its parameters.
-    - `cells`: name patterns (`layers.0`, `encoder.*`) of layers, or of raw arrays whose
-      first axis is the output; `{"w*": -1}` says that it is the last. Left out: every
-      layer that is known.
-    - `meta_only`: patterns of arrays that are meta-learned but not adapted.
-    - `freeze`: patterns of arrays that are neither: they keep their value.
-    - `blocks`: how many blocks T has on its diagonal, by cell name or pattern; as many as
-      the cell has outputs make it diagonal.
+    Args:
+        net: Any PyTree with arrays: an Equinox or Flax NNX module, a pair (Linen module,
+            variables), a pair (function, parameters).
+        cells: Name patterns (`layers.0`, `encoder.*`) of layers, or of arrays whose first axis is
+            the output; `{"w*": -1}` says that it is the last. Default: every known layer.
+        meta_only: Patterns of arrays that are meta-learned and not adapted.
+        freeze: Patterns of arrays that keep their value.
+        blocks: Number of blocks on the diagonal of T, by cell name or pattern; as many as the cell
+            has outputs make T diagonal.
+
+    Returns:
+        The cells, the other arrays, and a function that joins them again.
     """
-    flat, treedef = jax.tree_util.tree_flatten_with_path(net)
-    names = [name_of(path) for path, _ in flat]
-    leaves = dict(zip(names, (leaf for _, leaf in flat), strict=True))
-    if len(leaves) < len(names):
-        twice = next(n for n in names if names.count(n) > 1)
-        raise InputError(f"two arrays are called `{twice}`: rename the key that has a dot in it")
-    floats = {n: a for n, a in leaves.items() if is_weight(a)}
+    names, leaves, treedef = _leaves_by_name(net)
+    floats = {n: a for n, a in leaves.items() if eqx.is_inexact_array(a)}
     layers = find_layers(net, floats)
     _check_patterns((*(cells or ()), *meta_only, *freeze), [*floats, *layers])
     _check_shared(floats)
     members = _members(floats, layers, cells, (*meta_only, *freeze))
     _check_patterns(tuple(blocks), list(members))
-    adapted = {a for layer in members.values() for a in layer.arrays}
-    rest = {n: a for n, a in floats.items() if n not in adapted and not _matches(n, freeze)}
-    for name, array in rest.items():
-        if array.ndim > 1 and not _matches(name, meta_only):
-            raise InputError(
-                f"`{name}` {array.shape} is a weight but no cell: name it in `cells` "
-                "(its first axis being the output), in `meta_only` or in `freeze`"
-            )
+    groups = {cell: _blocks(cell, layer, floats, blocks) for cell, layer in members.items()}
 
     def join(W: Cells[Weights], rest: dict[str, Array]) -> Any:
         new = leaves | rest
@@ -87,17 +73,41 @@ def split(
             new |= zip(arrays, back, strict=True)
         return jax.tree.unflatten(treedef, [new[n] for n in names])
 
-    groups = {cell: _blocks(cell, layer, floats, blocks) for cell, layer in members.items()}
-    return Split(
-        W={
-            cell: tuple(jnp.moveaxis(floats[a], axis, 0) for a in arrays)
-            for cell, (arrays, axis, _) in members.items()
-        },
-        rest=rest,
-        join=join,
-        groups=groups,
-        called=frozenset(c for c in _called(net) & members.keys() if groups[c] == 1),
-    )
+    W = {
+        cell: tuple(jnp.moveaxis(floats[a], axis, 0) for a in arrays)
+        for cell, (arrays, axis, _) in members.items()
+    }
+    called = frozenset(c for c in _called(net) & members.keys() if groups[c] == 1)
+    return Split(W, _rest(floats, members, meta_only, freeze), join, groups, called)
+
+
+def _leaves_by_name(net: Any) -> tuple[list[str], dict[str, Any], Any]:
+    """Names of all leaves in order, leaves by name, and the structure."""
+    flat, treedef = jax.tree_util.tree_flatten_with_path(net)
+    names = [name_of(path) for path, _ in flat]
+    leaves = dict(zip(names, (leaf for _, leaf in flat), strict=True))
+    if len(leaves) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise InputError(f"two arrays are called `{twice}`: rename the key that has a dot in it")
+    return names, leaves, treedef
+
+
+def _rest(
+    floats: dict[str, Array],
+    members: Cells[Layer],
+    meta_only: Sequence[str],
+    freeze: Sequence[str],
+) -> dict[str, Array]:
+    """Arrays that are meta-learned and not adapted; a weight is never among them silently."""
+    adapted = {a for layer in members.values() for a in layer.arrays}
+    rest = {n: a for n, a in floats.items() if n not in adapted and not _matches(n, freeze)}
+    for name, array in rest.items():
+        if array.ndim > 1 and not _matches(name, meta_only):
+            raise InputError(
+                f"`{name}` {array.shape} is a weight but no cell: name it in `cells` "
+                "(its first axis being the output), in `meta_only` or in `freeze`"
+            )
+    return rest
 
 
 def _members(
@@ -106,26 +116,26 @@ def _members(
     cells: Sequence[str] | Mapping[str, int] | None,
     out: Sequence[str],
 ) -> Cells[Layer]:
-    """The arrays of each cell."""
-    kept = {n: a for n, a in layers.items() if cells is None or _matches(n, tuple(cells))}
+    """The arrays of each cell, without those that match `out`."""
+    chosen = {n: a for n, a in layers.items() if cells is None or _matches(n, tuple(cells))}
     if cells is not None:
         axes = cells if isinstance(cells, Mapping) else dict.fromkeys(cells, 0)
-        inside = {a for layer in kept.values() for a in layer.arrays}
-        kept |= {  # a vector is meant only where it is named in full
+        inside = {a for layer in chosen.values() for a in layer.arrays}
+        chosen |= {  # a vector is a cell only if it is named in full
             n.removesuffix(NNX_SUFFIX): Layer((n,), axis)
             for pattern, axis in axes.items()
             for n, a in floats.items()
             if n not in inside and (n == pattern or (a.ndim > 1 and _matches(n, [pattern])))
         }
     members = {}
-    for name, layer in kept.items():
+    for name, layer in chosen.items():
         arrays = tuple(a for a in layer.arrays if not _matches(a, out))
         if arrays and not _matches(name, out):
             members[name] = layer._replace(arrays=arrays)
     for layer in members.values():
         if floats[layer.arrays[0]].ndim == 0:
             raise InputError(
-                f"`{layer.arrays[0]}` is a single number and has no output axis: leave it out"
+                f"`{layer.arrays[0]}` is a scalar and has no output axis: remove it from `cells`"
             )
     if not members:
         raise InputError(
@@ -136,19 +146,19 @@ def _members(
 
 
 def _blocks(cell: str, layer: Layer, floats: dict[str, Array], asked: Mapping[str, int]) -> int:
-    """Into how many blocks T falls: those asked for, or the groups of the layer."""
+    """Number of blocks of T: as asked for, or the groups of the layer."""
     wanted = next((n for pattern, n in asked.items() if _matches(cell, [pattern])), layer.groups)
     outputs = floats[layer.arrays[0]].shape[layer.axis]
     if wanted < 1 or outputs % wanted or wanted % layer.groups:
         raise InputError(
             f"`{cell}` has {outputs} outputs in {layer.groups} group(s): "
-            f"they cannot fall into {wanted} blocks"
+            f"they cannot be divided into {wanted} blocks"
         )
     return wanted
 
 
 def identity(W: Weights, groups: int) -> Array:
-    """T at the start of meta-training: the identity, one block a group."""
+    """The initial T: the identity, one block per group."""
     n = W[0].shape[0]
     T = jnp.eye(n // groups, dtype=W[0].dtype)
     return T if groups == 1 else jnp.tile(T, (groups, 1, 1))
@@ -165,11 +175,20 @@ def transform(T: Array | None, W: Array) -> Array:
 
 
 def transpose(T: Array | None) -> Array | None:
+    """T', block by block."""
     return None if T is None else jnp.swapaxes(T, -1, -2)
 
 
 def fold(T: Cells[Array], W: Cells[Weights]) -> Cells[Weights]:
-    """A = T W, the weight that the network really uses (section 4.1)."""
+    """A = T W, the weights that the network uses (section 4.1).
+
+    Args:
+        T: T per cell; a cell without one keeps its W.
+        W: Weights per cell.
+
+    Returns:
+        A per cell.
+    """
     return {c: tuple(transform(T.get(c), w) for w in group) for c, group in W.items()}
 
 
@@ -195,7 +214,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 def _check_patterns(patterns: Sequence[str], names: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(_matches(name, [pattern]) for name in names):
-            hint = suggest(pattern, [f"`{name}`" for name in names])
+            hint = suggest(pattern, names, quote="`")
             raise InputError(f"`{pattern}` matches no array or layer of the network; {hint}")
 
 

@@ -1,4 +1,4 @@
-"""How good a meta-trained learner is: fresh tasks, every inner step, an interval."""
+"""Evaluation of a meta-trained learner on fresh tasks, with confidence intervals."""
 
 from typing import Any, NamedTuple
 
@@ -25,24 +25,39 @@ def evaluate(
     key: Key[Array, ""],
     tasks_per_vmap: int = 50,
 ) -> Float[Array, "tasks points"]:
-    """The metric on the query set of fresh tasks after 0, 1, ..., `steps` inner steps."""
+    """The metric on the query sets of fresh tasks, after every inner step.
+
+    Args:
+        learner: The learner.
+        family: Where tasks are drawn from, and the metric.
+        theta: Meta-parameters, e.g. `meta_train(...).theta`.
+        tasks: Number of tasks.
+        steps: Largest number of inner steps.
+        key: Random key; the same key gives the same tasks.
+        tasks_per_vmap: Tasks per vectorised program.
+
+    Returns:
+        One row per task, one column per number of steps 0, 1, ..., `steps`.
+    """
 
     def one(key: Key[Array, ""]) -> Float[Array, " points"]:
         to_draw, to_learn = jax.random.split(key)
-        support, query = family.sample(to_draw)
+        support, query = family.draw(to_draw)
         models = learner.trajectory(theta, support, to_learn, steps)
         arrays, fixed = eqx.partition(models, eqx.is_array)
 
         def score(arrays: Any) -> Array:
             return family.metric(predict(eqx.combine(arrays, fixed), query.x), query.y)
 
-        # A learner without steps has one predictor, which is as good after any number of them.
+        # a learner without steps has one predictor for any number of them
         return jnp.broadcast_to(jax.lax.map(score, arrays), steps + 1)
 
     return jax.lax.map(one, jax.random.split(key, tasks), batch_size=min(tasks_per_vmap, tasks))
 
 
 class Summary(NamedTuple):
+    """Statistics over tasks."""
+
     mean: float
     ci95: float
     median: float
@@ -50,7 +65,14 @@ class Summary(NamedTuple):
 
 
 def summarise(losses: np.ndarray) -> Summary:
-    """Mean over tasks with its 95 % interval, median, and the number of diverged tasks."""
+    """Mean over tasks with its 95 % interval, median, and the number of diverged tasks.
+
+    Args:
+        losses: One number per task.
+
+    Returns:
+        The summary.
+    """
     losses = np.asarray(losses, np.float64)
     diverged = int(np.sum(~(losses <= DIVERGED_ABOVE)))
     if not np.all(np.isfinite(losses)):

@@ -12,12 +12,11 @@ from mtnet.core import masks, probe, rules
 from mtnet.core.cells import Cells, Split, Weights, fold
 from mtnet.core.masks import AtTest, Relaxation
 from mtnet.core.rules import Rule
-from mtnet.core.types import Batch
 from mtnet.errors import InputError
 
 
 class Theta(NamedTuple):
-    """theta = {theta_W, theta_T, theta_zeta} (section 3.2); empty where a method has none."""
+    """theta = {theta_W, theta_T, theta_zeta} (section 3.2); empty if a method has none."""
 
     W: Cells[Weights]
     T: Cells[Array]
@@ -25,9 +24,9 @@ class Theta(NamedTuple):
     alpha: Cells[Weights]
     """Meta-SGD's learned step sizes."""
     rest: dict[str, Array]
-    """What is no cell: meta-learned, not adapted."""
+    """Arrays outside of cells: meta-learned, not adapted."""
     A: Cells[Weights] | None = None
-    """T W, where it has been computed for many tasks together."""
+    """T W, if computed once for many tasks."""
 
 
 Draw = Literal["task", "step"]
@@ -42,12 +41,12 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class AdaptConfig:
-    """How a task is learned, by default as in the paper (section 6.1; see docs/protocol.md)."""
+    """Options of the inner loop; the defaults are the paper's (section 6.1, docs/protocol.md)."""
 
     alpha: float = 0.01
-    """Step size of the task-specific learner (for meta-sgd: where its step sizes start)."""
+    """Step size of the inner loop (for meta-sgd: its initial value)."""
     steps: int = 1
-    """Gradient steps on each task while meta-training."""
+    """Gradient steps per task in meta-training."""
     first_order: bool = False
     """Treat the task's gradient as a constant in meta-training (no second derivatives)."""
     relaxation: Relaxation = "hard"
@@ -55,15 +54,15 @@ class AdaptConfig:
     temperature: float = 1.0
     """Temperature of the Gumbel-softmax."""
     draw: Draw = "task"
-    """Draw a mask once for each task, or anew at each of its steps."""
+    """Draw masks once per task, or once per step."""
     at_test: AtTest = "sample"
     """Masks on new tasks: sample as in training, expected (their probability), threshold."""
     zeta_sd: float = 0.0
-    """Spread of the mask logits at the start (the published code has 0.1 for "-full")."""
+    """Standard deviation of the initial mask logits (the published code: 0.1 for "-full")."""
     statistics: StatisticsMode = "transductive"
-    """Norms see the queries of a task together, as published, or keep to its support set."""
+    """Norms use the statistics of a task's queries, as published, or of its support set only."""
     remat: bool = False
-    """Compute each step twice and remember less: memory for time where steps are many."""
+    """Recompute each step in the backward pass: less memory, more time."""
     invariant: float | None = None
     """Keep alpha c^2 at this value by T = c S, W = V / c: training no longer depends on alpha."""
 
@@ -85,7 +84,7 @@ class AdaptConfig:
 def rescale(
     theta: Theta, inner: AdaptConfig, alpha: float | Array
 ) -> tuple[Cells[Array], Cells[Weights]]:
-    """T = c S and W = V / c with alpha c^2 fixed; theta holds S and V where that is asked for."""
+    """T = c S and W = V / c with alpha c^2 = `invariant`, where theta holds S and V."""
     if inner.invariant is None or not theta.T:
         return theta.T, theta.W
     c = jnp.sqrt(inner.invariant / alpha)
@@ -96,12 +95,68 @@ def rescale(
 def task_masks(
     zeta: Cells[Array | Weights], inner: AdaptConfig, key: Key[Array, ""], training: bool
 ) -> Cells[Array | Weights]:
-    """M of every cell that has logits: by chance, eq. (bern), or settled for test time."""
+    """M of every cell with logits: sampled, eq. (bern), or deterministic at test time."""
     if training or inner.at_test == "sample":
         return masks.sample_tree(
             zeta, key, relaxation=inner.relaxation, temperature=inner.temperature
         )
     return jax.tree.map(lambda z: masks.deterministic_mask(z, inner.at_test), zeta)
+
+
+def draw_masks(
+    zeta: Cells[Array | Weights],
+    inner: AdaptConfig,
+    key: Key[Array, ""],
+    steps: int,
+    training: bool,
+) -> Cells[Array | Weights]:
+    """The masks of a task; with `draw="step"`, stacked along a leading axis of steps."""
+    if inner.draw == "task" or steps == 0:
+        return task_masks(zeta, inner, key, training)
+    keys = jax.random.split(key, steps)
+    return jax.vmap(lambda key: task_masks(zeta, inner, key, training))(keys)
+
+
+class Task(NamedTuple):
+    """What stays fixed while a task is learned."""
+
+    objective: Callable[[Any], Scalar]
+    """The task's loss as a function of the network."""
+    parts: Split
+    rest: dict[str, Array]
+    T: Cells[Array]
+    alpha: Cells[Any]
+    """Step size per cell: one number, or one per weight."""
+    probed: frozenset[str]
+    """Linear cells where T acts on vectors instead of matrices (see `mtnet.core.probe`)."""
+    first_order: bool
+
+
+def probed_cells(parts: Split, rule: Rule, inner: AdaptConfig, examples: int) -> frozenset[str]:
+    """Cells with fewer examples than inputs: there a Probe is less work.
+
+    First order is excluded: it holds dL/dA constant but learns T and M through the step.
+    """
+    if not rule.T or rule.mask == "full" or rule.rates or inner.first_order:
+        return frozenset()
+    return frozenset(c for c in parts.called if examples < parts.W[c][0].shape[1])
+
+
+def step(task: Task, A: Cells[Weights], M: Cells[Array | Weights]) -> Cells[Weights]:
+    """A - alpha T (M * (T' dL/dA)), eq. (mt_update) as section 4.2 writes it for A = T W."""
+
+    def loss(A_full: Cells[Weights], E: Cells[Weights]) -> Scalar:
+        net = task.parts.join(A | A_full, task.rest)
+        return task.objective(probe.insert(net, E, task.T, M))
+
+    full = {c: a for c, a in A.items() if c not in task.probed}
+    G, E = jax.grad(loss, (0, 1))(full, {c: probe.zeros(A[c]) for c in task.probed})
+    if task.first_order:
+        G = jax.lax.stop_gradient(G)
+    moves = {c: rules.step(g, task.alpha[c], task.T.get(c), M.get(c)) for c, g in G.items()}
+    moves |= {c: tuple(task.alpha[c] * e for e in E[c]) for c in task.probed}
+    # a Probe has a bias even if its layer has none: zip stops at the cell's own arrays
+    return {c: tuple(a - m for a, m in zip(A[c], moves[c], strict=False)) for c in A}
 
 
 def adapt_weights(
@@ -112,66 +167,50 @@ def adapt_weights(
     inner: AdaptConfig,
     *,
     alpha: float | Array,
-    key: Key[Array, ""],
+    M: Cells[Array | Weights],
     steps: int,
     examples: int,
-    training: bool,
 ) -> tuple[Cells[Weights], Cells[Weights]]:
-    """A_0 = T W and A_{t+1} = A_t - alpha T (M * (T' dL/dA_t)): the last, and all, stacked.
+    """A_0 = T W and A_{t+1} = A_t - alpha T (M * (T' dL/dA_t)).
 
-    `objective` is the task's loss as a function of the network. The paper writes the same
-    steps for W, eq. (mt_update); T and M stay fixed while a task is learned, so A = T W says
-    it for any number of steps.
+    The paper writes these steps for W, eq. (mt_update); T and M are fixed while a task is
+    learned, so the two forms agree for any number of steps.
+
+    Args:
+        theta: Meta-parameters.
+        objective: The task's loss as a function of the network.
+        parts: The network, split into cells.
+        rule: Which parts of the update are meta-learned.
+        inner: Options of the inner loop.
+        alpha: Step size.
+        M: Masks, from `draw_masks`.
+        steps: Number of steps.
+        examples: Size of the support set.
+
+    Returns:
+        The last A, and A_0, ..., A_steps stacked along a leading axis.
     """
     T, W = rescale(theta, inner, alpha)
     rates = theta.alpha if rule.rates else dict.fromkeys(W, alpha)
-    # T acts on matrices or, where that is less work, on the vectors they are made of.
-    # (Not for first order, which holds dL/dA fixed but learns T and M through the step.)
-    light = {
-        c
-        for c in parts.called
-        if rule.T and rule.mask != "full" and not inner.first_order and examples < W[c][0].shape[1]
-    }
+    probed = probed_cells(parts, rule, inner, examples)
+    task = Task(objective, parts, theta.rest, T, rates, probed, inner.first_order)
+    one = lambda A, M: step(task, A, M)  # noqa: E731
+    one = jax.checkpoint(one) if inner.remat else one
+    per_step = inner.draw == "step"
 
-    def draw(key: Key[Array, ""]) -> Cells[Array | Weights]:
-        return task_masks(theta.zeta, inner, key, training)
-
-    fixed = draw(key) if inner.draw == "task" else None
-
-    def one(A: Cells[Weights], key: Key[Array, ""]) -> Cells[Weights]:
-        M = draw(key) if fixed is None else fixed
-
-        def loss(moving: Cells[Weights], E: Cells[Weights]) -> Scalar:
-            return objective(probe.insert(parts.join(A | moving, theta.rest), E, T, M))
-
-        heavy = {c: a for c, a in A.items() if c not in light}
-        G, E = jax.grad(loss, (0, 1))(heavy, {c: probe.zeros(A[c]) for c in light})
-        if inner.first_order:
-            G = jax.lax.stop_gradient(G)
-        moves = {c: rules.step(g, rates[c], T.get(c), M.get(c)) for c, g in G.items()}
-        moves |= {c: tuple(alpha * e for e in E[c]) for c in light}
-        return {c: tuple(a - m for a, m in zip(A[c], moves[c], strict=False)) for c in A}
-
-    step = jax.checkpoint(one) if inner.remat else one
-
-    def scanned(A: Cells[Weights], key: Key[Array, ""]):
-        A = step(A, key)
+    def scanned(A: Cells[Weights], M_t: Any) -> tuple[Cells[Weights], Cells[Weights]]:
+        A = one(A, M_t if per_step else M)
         return A, A
 
     A = fold(T, W) if theta.A is None else theta.A
     path = [jax.tree.map(lambda a: a[None], A)]
     if steps:
-        # The first step is outside the loop: there A is still the same for all tasks, and
-        # under vmap its products are shared.
-        first, *later = jax.random.split(key, steps)
-        A = step(A, first)
+        # The first step is outside the loop: there A is the same for all tasks, and its
+        # products are shared under vmap.
+        A = one(A, jax.tree.map(lambda m: m[0], M) if per_step else M)
         path.append(jax.tree.map(lambda a: a[None], A))
-        if later:
-            A, rest = jax.lax.scan(scanned, A, jnp.stack(later))
-            path.append(rest)
+    if steps > 1:
+        later = jax.tree.map(lambda m: m[1:], M) if per_step else None
+        A, rest = jax.lax.scan(scanned, A, later, length=steps - 1)
+        path.append(rest)
     return A, jax.tree.map(lambda *a: jnp.concatenate(a), *path)
-
-
-def objective_on(batch: Batch, loss: Callable[[Array, Array], Scalar], predict) -> Callable:
-    """The loss of a network on a batch, as a function of the network."""
-    return lambda net: loss(predict(net, batch.x), batch.y)

@@ -1,10 +1,11 @@
-"""Losses that tasks are learned by."""
+"""Predictions, losses and metrics."""
 
 from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int, Key, Scalar
 
 from mtnet.core.types import Predictor
@@ -12,10 +13,15 @@ from mtnet.errors import InputError
 
 
 def predict(model: Predictor, x: Array, key: Key[Array, ""] | None = None) -> Array:
-    """Apply a one-example predictor to a batch; with a key, each example gets one of its own.
+    """Apply a predictor of one example to a batch.
 
-    Besides callables, a predictor may be a pair: a Flax Linen module and its variables, or a
-    function and its parameters.
+    Args:
+        model: A callable, or a pair: (Linen module, variables) or (function, parameters).
+        x: Inputs; the leading axis counts the examples.
+        key: Split into one key per example, for dropout. Default: the model takes no key.
+
+    Returns:
+        Predictions, stacked along the leading axis.
     """
     if key is None:
         return jax.vmap(one_example(model), axis_name="batch")(x)
@@ -24,6 +30,7 @@ def predict(model: Predictor, x: Array, key: Key[Array, ""] | None = None) -> Ar
 
 
 def one_example(model: Predictor) -> Callable[..., Array]:
+    """The predictor as a callable."""
     if callable(model):
         return model
     function, parameters = model
@@ -31,7 +38,15 @@ def one_example(model: Predictor) -> Callable[..., Array]:
 
 
 def mse(prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Scalar:
-    """Mean squared error, the loss of section 6.1."""
+    """Mean squared error, the loss of section 6.1.
+
+    Args:
+        prediction: Outputs of the network.
+        target: Targets of the same shape.
+
+    Returns:
+        The loss.
+    """
     if prediction.shape != target.shape:
         raise InputError(
             f"targets have shape {target.shape} but the network gives {prediction.shape}: "
@@ -41,12 +56,28 @@ def mse(prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Scalar:
 
 
 def cross_entropy(logits: Float[Array, "n ways"], labels: Int[Array, " n"]) -> Scalar:
-    """Mean cross-entropy. The published code sums over classes: its step sizes are `ways` times
-    smaller for the same step."""
-    log_p = jax.nn.log_softmax(logits)
-    return -jnp.mean(jnp.take_along_axis(log_p, labels[:, None], axis=1))
+    """Mean cross-entropy over examples.
+
+    The published code sums over classes: its step sizes are `ways` times smaller for the same step.
+
+    Args:
+        logits: One row per example.
+        labels: Classes, from 0.
+
+    Returns:
+        The loss.
+    """
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
 
 
 def accuracy(logits: Float[Array, "n ways"], labels: Int[Array, " n"]) -> Scalar:
-    """Of a hundred examples, how many have their largest logit in the right place."""
+    """Percentage of examples whose largest logit is that of their label.
+
+    Args:
+        logits: One row per example.
+        labels: Classes, from 0.
+
+    Returns:
+        A number from 0 to 100.
+    """
     return 100 * jnp.mean((jnp.argmax(logits, axis=1) == labels).astype(logits.dtype))

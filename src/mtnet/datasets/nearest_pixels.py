@@ -31,7 +31,7 @@ def accuracies(
     """The accuracy on each of `tasks` 1-shot tasks."""
     family = image_episodes(pixels, ways=ways, shots=1, queries=queries, rotations=rotations)
     return jax.lax.map(
-        lambda k: nearest_neighbour_accuracy(family.sample(k)), jax.random.split(key, tasks)
+        lambda k: nearest_neighbour_accuracy(family.draw(k)), jax.random.split(key, tasks)
     )
 
 

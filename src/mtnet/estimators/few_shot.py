@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mtnet.core.adapt import adapt, predict_compiled
-from mtnet.core.outer import meta_train
+from mtnet.core.trainer import meta_train
 from mtnet.core.types import Batch, Learner
 from mtnet.errors import InputError
 from mtnet.estimators.learned import Learned, Numbers, Scale, learner_for, scale_of
@@ -87,9 +87,10 @@ class FewShot(BaseEstimator):
             data=kept,
             iterations=self.iterations,
             meta_batch=self.meta_batch,
-            optimiser=optax.adam(optax.cosine_decay_schedule(self.beta, self.iterations)),
+            optimiser=optax.cosine_decay_schedule(self.beta, self.iterations),
             key=jax.random.key(self.random_state),
-        )
+            progress=False,
+        ).theta
         made = (self.method, self.width, self.depth)
         self.learned = Learned(theta, x_scale, scale, outputs, made)
         return self

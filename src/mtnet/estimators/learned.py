@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from mtnet.core.initialise import truncated_normal
 from mtnet.core.losses import cross_entropy, mse
 from mtnet.core.types import Learner
-from mtnet.methods import make
-from mtnet.methods.gradient import truncated_normal
+from mtnet.methods import known, make
 from mtnet.nets.spec import NetSpec, build_net
 
 Numbers = np.ndarray
@@ -57,4 +57,4 @@ def learner_for(
     """One for each shape of problem, so that compiled programs are found again."""
     options: dict[str, Any] = dict(inner) | {"initialise": truncated_normal(plan.width**-0.5)}
     options |= {"loss": cross_entropy, "shared_head": plan.head} if classes else {"loss": mse}
-    return make(method, build_net(plan), **options)
+    return make(method, build_net(plan), **known(method, options))

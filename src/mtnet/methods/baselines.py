@@ -1,8 +1,7 @@
-"""The two baselines of Ravi & Larochelle (2017): one network for all classes, then no more of it.
+"""The two baselines of Ravi & Larochelle (2017): one network, trained on all classes at once.
 
-A network learns to tell all training classes apart, or to answer all training tasks at once. On a
-new task its features stay as they are: `fine-tune` learns a new head by gradient descent,
-`nearest-neighbour` answers as the support example with the largest cosine does.
+On a new task its features stay fixed: `fine-tune` learns a new head by gradient descent,
+`nearest-neighbour` predicts the target of the support example with the largest cosine.
 """
 
 from collections.abc import Callable
@@ -13,15 +12,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Scalar
 
+from mtnet.core.initialise import Initialise
 from mtnet.core.inner import StatisticsMode
+from mtnet.core.inputs import check_support
 from mtnet.core.losses import cross_entropy, predict
 from mtnet.core.norms import freeze_batch_stats
 from mtnet.core.types import Batch, Episode, Learner, Loss
-from mtnet.methods.metric_based import Initialise, one_hot, redraw, unit
+from mtnet.errors import check_options
+from mtnet.methods.metric_based import initial_arrays, unit
 
 
 class PretrainedParams(NamedTuple):
-    """theta of both: the arrays of the network, and a head for all classes (or the outputs)."""
+    """theta of both: arrays of the network, and a head with one row per class (or output)."""
 
     net: Any
     W: Float[Array, "outputs features"]
@@ -40,7 +42,7 @@ class Headed(eqx.Module):
 
 
 class Neighbours(eqx.Module):
-    """Answers as the nearest support example; with classes, a class's best cosine is its logit."""
+    """The target of the nearest support example; a class's logit is its largest cosine."""
 
     net: Any
     features: Float[Array, "n features"]
@@ -51,13 +53,14 @@ class Neighbours(eqx.Module):
         cosines = unit(self.features) @ unit(self.net(x))
         if self.ways is None:
             return self.y[jnp.argmax(cosines)]
-        member = one_hot(self.y, self.ways) > 0
+        member = jax.nn.one_hot(self.y, self.ways) > 0
         return jnp.max(jnp.where(member, cosines[:, None], -2.0), axis=0)
 
 
 Adapt = Callable[[PretrainedParams, Any, Batch, int], Any]
 
 
+@check_options
 def fine_tune(
     net: Any,
     *,
@@ -71,18 +74,29 @@ def fine_tune(
     initialise: Initialise | None = None,
     statistics: StatisticsMode = "transductive",
 ) -> Learner:
-    """A new head, by `steps` of gradient descent with step `alpha`.
+    """Pretraining, then a new head by gradient descent.
 
-    **Arguments:**
-    - `net`, `features`: maps an example to so many features.
-    - `outputs`: training classes, or outputs of a regression.
-    - `ways`: classes of a task, whose head starts at zero; None: a regression, whose head
-      starts as trained.
+    Args:
+        net: Maps one example to its features.
+        features: Number of features of `net`.
+        outputs: Training classes, or outputs of a regression.
+        ways: Classes per task; the new head starts at zero. None: a regression, whose head starts
+            as trained.
+        loss: `(predictions, targets) -> scalar`.
+        alpha: Step size.
+        step_size: Replaces `alpha`; may be traced.
+        steps: Gradient steps per task.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+
+    Returns:
+        The learner.
     """
     rate = alpha if step_size is None else step_size
 
-    def heads(theta: PretrainedParams, made: Any, support: Batch, steps: int) -> Any:
-        f = predict(made, support.x)
+    def heads(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Any:
+        f = predict(embed, support.x)
         first = theta.W, theta.b
         if ways is not None:
             first = jnp.zeros((ways, features)), jnp.zeros(ways)
@@ -97,13 +111,14 @@ def fine_tune(
         _, later = jax.lax.scan(step, first, length=steps)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, later)
 
-    def trajectory(theta: PretrainedParams, made: Any, support: Batch, steps: int) -> Headed:
-        W, b = heads(theta, made, support, steps)
-        return eqx.filter_vmap(lambda W, b: Headed(made, W, b))(W, b)
+    def trajectory(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Headed:
+        W, b = heads(theta, embed, support, steps)
+        return eqx.filter_vmap(lambda W, b: Headed(embed, W, b))(W, b)
 
     return _pretrained(net, features, outputs, trajectory, steps, loss, initialise, statistics)
 
 
+@check_options
 def nearest_neighbour(
     net: Any,
     *,
@@ -114,10 +129,24 @@ def nearest_neighbour(
     initialise: Initialise | None = None,
     statistics: StatisticsMode = "transductive",
 ) -> Learner:
-    """No step at all: the nearest support example's label, or value."""
+    """Pretraining, then the target of the nearest support example by cosine.
 
-    def trajectory(theta: PretrainedParams, made: Any, support: Batch, steps: int) -> Neighbours:
-        model = Neighbours(made, predict(made, support.x), support.y, ways)
+    Args:
+        net: Maps one example to its features.
+        features: Number of features of `net`.
+        outputs: Training classes, or outputs of a regression.
+        ways: Classes per task. None: a regression.
+        loss: `(predictions, targets) -> scalar`, for pretraining.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+
+    Returns:
+        The learner.
+    """
+
+    def trajectory(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Neighbours:
+        model = Neighbours(embed, predict(embed, support.x), support.y, ways)
         return jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, model)
 
     return _pretrained(net, features, outputs, trajectory, 0, loss, initialise, statistics)
@@ -137,22 +166,21 @@ def _pretrained(
 
     def init(key: Key[Array, ""]) -> PretrainedParams:
         to_net, to_head = jax.random.split(key)
-        begun = net if initialise is None else redraw(net, initialise, to_net)
-        spread = (features + outputs) ** -0.5
-        W = spread * jax.random.normal(to_head, (outputs, features))
-        return PretrainedParams(eqx.filter(begun, eqx.is_inexact_array), W, jnp.zeros(outputs))
+        W = jax.nn.initializers.normal((features + outputs) ** -0.5)(to_head, (outputs, features))
+        return PretrainedParams(initial_arrays(net, initialise, to_net), W, jnp.zeros(outputs))
 
     def along(theta: PretrainedParams, support: Batch, key: Key[Array, ""], steps: int) -> Any:
-        made = eqx.combine(theta.net, static)
-        made = freeze_batch_stats(made, support.x) if statistics == "inductive" else made
-        return trajectory(theta, made, support, steps)
+        embed = eqx.combine(theta.net, static)
+        check_support(support, embed)
+        embed = freeze_batch_stats(embed, support.x) if statistics == "inductive" else embed
+        return trajectory(theta, embed, support, steps)
 
     def adapt(theta: PretrainedParams, support: Batch, key: Key[Array, ""]) -> Any:
         models = along(theta, support, key, steps)
         return jax.tree.map(lambda a: a[-1] if eqx.is_array(a) else a, models)
 
     def joint_loss(theta: PretrainedParams, episode: Episode, key: Key[Array, ""]) -> Scalar:
-        """All classes, or tasks, at once: nothing is adapted while training."""
+        """The loss on all classes, or tasks, at once, without adaptation."""
         model = Headed(eqx.combine(theta.net, static), theta.W, theta.b)
         return loss(predict(model, episode.query.x), episode.query.y)
 

@@ -18,36 +18,52 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Scalar
 
 from mtnet.core.cells import Cells, split
-from mtnet.core.inner import AdaptConfig, Theta
+from mtnet.core.initialise import Initialise
+from mtnet.core.inner import StatisticsMode, Theta
 from mtnet.core.losses import mse, predict
 from mtnet.core.rules import RULES
 from mtnet.core.types import Batch, Episode, Learner, Loss
-from mtnet.methods.gradient import Initialise, gradient_learner
+from mtnet.errors import check_options
+from mtnet.methods.learner import gradient_learner
 
 DAMPING = 1e-2
 
 
+@check_options
 def l_maml(
     net: Any,
     *,
     loss: Loss = mse,
     eta: float = 1e-6,
-    step_size: float | Array | None = None,
+    alpha: float = 0.01,
+    steps: int = 1,
+    first_order: bool = False,
+    statistics: StatisticsMode = "transductive",
+    remat: bool = False,
     initialise: Initialise | None = None,
-    **inner: Any,
+    step_size: float | Array | None = None,
 ) -> Learner:
-    """MAML, trained on the query loss + eta / 2 log det H; `inner`: options of `Inner`.
+    """L-MAML: MAML, trained on the query loss + eta / 2 log det H.
 
-    eta is small because log det H is a sum over all weights, the query loss a mean.
+    Args:
+        net: The network, for one example; see `gradient_learner`.
+        loss: `(predictions, targets) -> scalar`, for support and query.
+        eta: Weight of the determinant; small, because log det H is a sum over all weights and the
+            query loss a mean.
+        alpha: Step size of the inner loop.
+        steps: Gradient steps per task.
+        first_order: Treat the task's gradient as a constant in meta-training.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+        remat: Recompute each step in the backward pass: less memory, more time.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        step_size: Replaces `alpha`; may be traced.
+
+    Returns:
+        The learner.
     """
-    learner = gradient_learner(
-        net,
-        RULES["maml"],
-        AdaptConfig(**inner),
-        loss=loss,
-        step_size=step_size,
-        initialise=initialise,
-    )
+    options = {k: v for k, v in locals().items() if k not in ("net", "eta")}
+    learner = gradient_learner(net, RULES["maml"], **options)
 
     def query_loss(theta: Theta, episode: Episode, key: Key[Array, ""]) -> Scalar:
         model = learner.adapt(theta, episode.support, key)

@@ -18,8 +18,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Scalar
 
+from mtnet.core.initialise import Initialise
+from mtnet.core.inner import StatisticsMode
 from mtnet.core.losses import predict
 from mtnet.core.types import Episode, Learner
+from mtnet.errors import check_options
 from mtnet.methods.metric_based import COSINE_SCALE, class_means, metric_learner, unit
 
 Scores = Float[Array, " n"]
@@ -28,32 +31,64 @@ EPSILON = 1.0
 """How far the direct loss moves the scores towards the loss."""
 
 
+@check_options
 def map_ssvm(
     net: Any,
     *,
     ways: int,
     max_per_class: int | None = None,
     scale: float = COSINE_SCALE,
-    **options: Any,
+    initialise: Initialise | None = None,
+    statistics: StatisticsMode = "transductive",
 ) -> Learner:
-    """The structural SVM; a new example goes to the class with the largest mean cosine.
+    """mAP-SSVM: the structural SVM on average precision.
 
-    `max_per_class`: examples of a class in an episode, at most; knowing it makes training faster.
-    `options`: those of `comparing`.
+    A new example gets the class with the largest mean cosine.
+
+    Args:
+        net: Maps one example to its features.
+        ways: Classes per task.
+        max_per_class: Upper bound of the examples per class in an episode, which makes training
+            faster. Default: unknown.
+        scale: Factor of the cosines; the published value is 1.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+
+    Returns:
+        The learner.
     """
-    return _ranking(structural_svm, net, ways, max_per_class, scale, options)
+    return _ranking(structural_svm, **locals())
 
 
+@check_options
 def map_direct(
     net: Any,
     *,
     ways: int,
     max_per_class: int | None = None,
     scale: float = COSINE_SCALE,
-    **options: Any,
+    initialise: Initialise | None = None,
+    statistics: StatisticsMode = "transductive",
 ) -> Learner:
-    """The direct loss: (max_y [F(y) + epsilon (1 - AP(y))] - max_y F(y)) / epsilon."""
-    return _ranking(direct_loss, net, ways, max_per_class, scale, options)
+    """mAP-DLM: direct loss minimisation of average precision.
+
+    Minimises (max_y [F(y) + epsilon (1 - AP(y))] - max_y F(y)) / epsilon.
+
+    Args:
+        net: Maps one example to its features.
+        ways: Classes per task.
+        max_per_class: Upper bound of the examples per class in an episode, which makes training
+            faster. Default: unknown.
+        scale: Factor of the cosines; the published value is 1.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+
+    Returns:
+        The learner.
+    """
+    return _ranking(direct_loss, **locals())
 
 
 def _ranking(
@@ -62,10 +97,10 @@ def _ranking(
     ways: int,
     max_per_class: int | None,
     scale: float,
-    options: dict[str, Any],
+    **options: Any,
 ) -> Learner:
     def loss(net: Any, episode: Episode) -> Scalar:
-        """Support and query are one set: each of its points ranks the rest."""
+        """Support and query are one set: each of its points ranks the others."""
         x, y = (jnp.concatenate(pair) for pair in zip(*episode, strict=True))
         features = unit(predict(net, x))
         same, itself = y[:, None] == y[None, :], jnp.eye(len(y), dtype=bool)
@@ -83,28 +118,28 @@ def _ranking(
 
 
 def structural_svm(
-    phi: Scores, relevant: Marks, there: Marks, max_per_class: int | None = None
+    phi: Scores, relevant: Marks, valid: Marks, max_per_class: int | None = None
 ) -> Scalar:
     """How much the best wrong ranking is ahead of the true one, with its loss added."""
-    return best_ranking(phi, relevant, there, 1.0, max_per_class) - true_score(phi, relevant, there)
+    return best_ranking(phi, relevant, valid, 1.0, max_per_class) - true_score(phi, relevant, valid)
 
 
 def direct_loss(
-    phi: Scores, relevant: Marks, there: Marks, max_per_class: int | None = None
+    phi: Scores, relevant: Marks, valid: Marks, max_per_class: int | None = None
 ) -> Scalar:
-    best = partial(best_ranking, phi, relevant, there, max_per_class=max_per_class)
+    best = partial(best_ranking, phi, relevant, valid, max_per_class=max_per_class)
     return (best(EPSILON) - best(0.0)) / EPSILON
 
 
-def true_score(phi: Scores, relevant: Marks, there: Marks) -> Scalar:
+def true_score(phi: Scores, relevant: Marks, valid: Marks) -> Scalar:
     """F of the ranking that puts all of P first."""
-    P, N = relevant & there, ~relevant & there
+    P, N = relevant & valid, ~relevant & valid
     mean = lambda which: jnp.sum(phi * which) / jnp.maximum(jnp.sum(which), 1)  # noqa: E731
     return mean(P) - mean(N)
 
 
 def best_ranking(
-    phi: Scores, relevant: Marks, there: Marks, weight: float, max_per_class: int | None = None
+    phi: Scores, relevant: Marks, valid: Marks, weight: float, max_per_class: int | None = None
 ) -> Scalar:
     """max_y [F(y) + weight (1 - AP(y))], exactly.
 
@@ -115,7 +150,7 @@ def best_ranking(
                        h(i, j - 1) + B(i, j) ),                      the next is of N
         B(i, j) = 1 / (|P| |N|) sum_k (1 if k <= i else -1) (phi_k - phi_j).
     """
-    P, N = relevant & there, ~relevant & there
+    P, N = relevant & valid, ~relevant & valid
     p, n = jnp.maximum(jnp.sum(P), 1), jnp.maximum(jnp.sum(N), 1)
     a, b = _descending(phi, P)[:max_per_class], _descending(phi, N)
     j = jnp.arange(len(b) + 1)

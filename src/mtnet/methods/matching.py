@@ -8,8 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from mtnet.core.initialise import Initialise
+from mtnet.core.inner import StatisticsMode
 from mtnet.core.types import Learner
-from mtnet.methods.metric_based import COSINE_SCALE, metric_learner, one_hot, unit
+from mtnet.errors import check_options
+from mtnet.methods.metric_based import COSINE_SCALE, metric_learner, unit
 
 READS = 5
 """Times the attention LSTM of a query reads the support set."""
@@ -30,25 +33,63 @@ class Context(NamedTuple):
     reader: eqx.nn.LSTMCell
 
 
-def matching(net: Any, *, ways: int, scale: float = COSINE_SCALE, **options: Any) -> Learner:
-    """p(y | x) = sum_i a(x, x_i) y_i, where a is a softmax of `scale` times the cosines.
+@check_options
+def matching(
+    net: Any,
+    *,
+    ways: int,
+    scale: float = COSINE_SCALE,
+    initialise: Initialise | None = None,
+    statistics: StatisticsMode = "transductive",
+) -> Learner:
+    """Matching networks (Vinyals et al. 2016).
 
-    `options`: those of `comparing`.
+    p(y | x) = sum_i a(x, x_i) y_i, where a is a softmax of `scale` times the cosines.
+
+    Args:
+        net: Maps one example to its features.
+        ways: Classes per task.
+        scale: Factor of the cosines; the published value is 1.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+
+    Returns:
+        The learner.
     """
 
     def remember(_: Any, features: Array, labels: Int[Array, " n"]) -> Memory:
-        return Memory(features, one_hot(labels, ways), None)
+        return Memory(features, jax.nn.one_hot(labels, ways), None)
 
-    return metric_learner(net, remember, partial(attention, scale=scale), **options)
+    score = partial(attention, scale=scale)
+    return metric_learner(net, remember, score, initialise=initialise, statistics=statistics)
 
 
+@check_options
 def matching_fce(
-    net: Any, *, ways: int, features: int, scale: float = COSINE_SCALE, **options: Any
+    net: Any,
+    *,
+    ways: int,
+    features: int,
+    scale: float = COSINE_SCALE,
+    initialise: Initialise | None = None,
+    statistics: StatisticsMode = "transductive",
 ) -> Learner:
-    """The same with full context embeddings: every feature is seen in the light of the others.
+    """Matching networks with full context embeddings: features depend on the whole support set.
 
-    The support set is read class by class, whatever order it comes in. `features`: how many
-    the network makes.
+    The support set is read in a fixed order, class by class, so its own order does not matter.
+
+    Args:
+        net: Maps one example to its features.
+        ways: Classes per task.
+        features: Number of features of `net`.
+        scale: Factor of the cosines; the published value is 1.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+
+    Returns:
+        The learner.
     """
 
     def extra(key: Key[Array, ""]) -> Context:
@@ -60,15 +101,24 @@ def matching_fce(
 
     def remember(context: Context, f: Array, labels: Int[Array, " n"]) -> Memory:
         order = jnp.lexsort((f[:, 0], labels))
-        return Memory(in_context(context, f[order]), one_hot(labels[order], ways), context.reader)
+        return Memory(
+            in_context(context, f[order]), jax.nn.one_hot(labels[order], ways), context.reader
+        )
 
-    return metric_learner(net, remember, partial(attention, scale=scale), extra=extra, **options)
+    return metric_learner(
+        net,
+        remember,
+        partial(attention, scale=scale),
+        extra=extra,
+        initialise=initialise,
+        statistics=statistics,
+    )
 
 
 def attention(
     f: Float[Array, " features"], memory: Memory, scale: float = 1.0
 ) -> Float[Array, " ways"]:
-    """log p(y | x): logits whose softmax is the attention that each class gets."""
+    """log p(y | x): the log of the attention to each class."""
     if memory.reader is not None:
         f = read(memory.reader, f, memory.g)
     log_a = jax.nn.log_softmax(scale * unit(memory.g) @ unit(f))

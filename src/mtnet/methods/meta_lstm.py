@@ -16,11 +16,14 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, Scalar
 
-from mtnet.core.inner import StatisticsMode, objective_on
+from mtnet.core.initialise import Initialise
+from mtnet.core.inner import StatisticsMode
+from mtnet.core.inputs import check_support
 from mtnet.core.losses import mse, predict
 from mtnet.core.norms import freeze_batch_stats
 from mtnet.core.types import Batch, Episode, Learner, Loss
-from mtnet.methods.metric_based import Initialise, redraw
+from mtnet.errors import check_options
+from mtnet.methods.metric_based import initial_arrays
 
 HIDDEN, P = 20, 10.0
 
@@ -55,6 +58,7 @@ class LSTMState(NamedTuple):
     memory: tuple[Float[Array, "weights hidden"], Float[Array, "weights hidden"]]
 
 
+@check_options
 def meta_lstm(
     net: Any,
     *,
@@ -63,7 +67,19 @@ def meta_lstm(
     initialise: Initialise | None = None,
     statistics: StatisticsMode = "transductive",
 ) -> Learner:
-    """Any network whose every weight moves by the learned rule, for `steps` steps."""
+    """Meta-learner LSTM: every weight moves by a learned, gated update.
+
+    Args:
+        net: The network, for one example; any Equinox module.
+        loss: `(predictions, targets) -> scalar`, for support and query.
+        steps: Updates per task.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+
+    Returns:
+        The learner.
+    """
 
     def unravel(c: Float[Array, " weights"]) -> Any:
         arrays, static = eqx.partition(net, eqx.is_inexact_array)
@@ -71,18 +87,20 @@ def meta_lstm(
 
     def init(key: Key[Array, ""]) -> LSTMParams:
         to_net, to_lstm, to_i, to_f = jax.random.split(key, 4)
-        begun = net if initialise is None else redraw(net, initialise, to_net)
-        c = ravel_pytree(eqx.filter(begun, eqx.is_inexact_array))[0]
+        c = ravel_pytree(initial_arrays(net, initialise, to_net))[0]
         # Steps begin small, around sigmoid(-4.5) = 0.01, and next to nothing is forgotten.
         gates = gate(to_i, -5.0, -4.0), gate(to_f, 4.0, 6.0)
         return LSTMParams(c, eqx.nn.LSTMCell(4, HIDDEN, key=to_lstm), *gates)
 
+    def on(batch: Batch, model: Any) -> Scalar:
+        return loss(predict(model, batch.x), batch.y)
+
     def along(theta: LSTMParams, support: Batch, steps: int) -> Float[Array, "points weights"]:
         """The weights before the first step, and after each."""
-        task = objective_on(support, loss, predict)
+        check_support(support, unravel(theta.c))
 
         def step(state: LSTMState, _: None) -> tuple[LSTMState, Array]:
-            value, g = jax.value_and_grad(lambda c: task(unravel(c)))(state.c)
+            value, g = jax.value_and_grad(lambda c: on(support, unravel(c)))(state.c)
             state = move(theta, state, *jax.lax.stop_gradient((value, g)))
             return state, state.c
 
@@ -90,15 +108,14 @@ def meta_lstm(
         return jnp.concatenate([theta.c[None], later])
 
     def finished(c: Array, support: Batch) -> Any:
-        made = unravel(c)
-        return freeze_batch_stats(made, support.x) if statistics == "inductive" else made
+        model = unravel(c)
+        return freeze_batch_stats(model, support.x) if statistics == "inductive" else model
 
     def adapt(theta: LSTMParams, support: Batch, key: Key[Array, ""]) -> Any:
         return finished(along(theta, support, steps)[-1], support)
 
     def query_loss(theta: LSTMParams, episode: Episode, key: Key[Array, ""]) -> Scalar:
-        model = adapt(theta, episode.support, key)
-        return objective_on(episode.query, loss, predict)(model)
+        return on(episode.query, adapt(theta, episode.support, key))
 
     def trajectory(theta: LSTMParams, support: Batch, key: Key[Array, ""], steps: int) -> Any:
         return eqx.filter_vmap(lambda c: finished(c, support))(along(theta, support, steps))

@@ -1,7 +1,7 @@
-"""Learners that compare: a network makes features, and the support set's answer for a picture's.
+"""Metric-based learners: a network makes features, which are compared with the support set's.
 
-Nothing is learned by gradient on a task, so there are no inner steps, and any number of classes
-will do: `ways` says only how many a task has.
+Nothing is learned by gradient on a task: there are no inner steps, and a task may have any number
+of classes (`ways`).
 """
 
 from collections.abc import Callable
@@ -12,30 +12,31 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, Scalar
 
-from mtnet.core.cells import Cells, Weights, split
+from mtnet.core.cells import split
+from mtnet.core.initialise import Initialise
 from mtnet.core.inner import StatisticsMode
+from mtnet.core.inputs import check_support
 from mtnet.core.losses import cross_entropy, predict
 from mtnet.core.norms import freeze_batch_stats
 from mtnet.core.types import Batch, Episode, Learner
-from mtnet.errors import InputError
+from mtnet.errors import InputError, check_options
 
 COSINE_SCALE = 10.0
-"""Of cosines where they are compared. Published is 1, in which they hardly differ from each other:
-a softmax of them stays flat, a best ranking puts the wrong ones first, and training crawls."""
-Initialise = Callable[[Cells[Weights], Key[Array, ""]], Cells[Weights]]
+"""Factor of the cosine similarities. The published value is 1: a softmax of numbers in [-1, 1] is
+almost flat, and training is slow."""
 
 
 class MetricParams(NamedTuple):
-    """theta of a learner that compares."""
+    """theta of a metric-based learner."""
 
     net: Any
-    """The arrays of the embedding network."""
+    """Arrays of the embedding network."""
     extra: Any
-    """What else is learned: nothing, or the recurrent networks of full context embeddings."""
+    """Other meta-parameters: none, or the LSTMs of full context embeddings."""
 
 
 class MetricPredictor(eqx.Module):
-    """A task's predictor: features of one example against what is remembered."""
+    """A task's predictor: scores of one example's features against the memory."""
 
     net: Any
     memory: Any
@@ -45,6 +46,7 @@ class MetricPredictor(eqx.Module):
         return self.score(self.net(x), self.memory)
 
 
+@check_options
 def metric_learner(
     net: Any,
     remember: Callable[[Any, Float[Array, "n features"], Int[Array, " n"]], Any],
@@ -55,27 +57,34 @@ def metric_learner(
     statistics: StatisticsMode = "transductive",
     loss: Callable[[Any, Episode], Scalar] | None = None,
 ) -> Learner:
-    """A learner from what the support set leaves behind, and how an example is held against it.
+    """A learner from a memory of the support set and a score against it.
 
-    **Arguments:**
-    - `net`: maps one example to its features; any Equinox module.
-    - `remember(extra, features, labels)`: the memory of a support set.
-    - `score(features, memory)`: one number a class, the larger the likelier.
-    - `loss(net, episode)`: what training minimises; cross-entropy of the scores where left out.
+    Args:
+        net: Maps one example to its features; any Equinox module.
+        remember: `(extra, features, labels) -> memory` of a support set.
+        score: `(features, memory) -> one number per class`, larger is likelier.
+        extra: `key -> PyTree` of further meta-parameters. Default: none.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+        loss: `(net, episode) -> scalar`. Default: cross-entropy of the scores on the query set.
+
+    Returns:
+        The learner.
     """
     static = eqx.filter(net, eqx.is_inexact_array, inverse=True)
 
     def init(key: Key[Array, ""]) -> MetricParams:
         to_net, to_extra = jax.random.split(key)
-        begun = net if initialise is None else redraw(net, initialise, to_net)
-        return MetricParams(eqx.filter(begun, eqx.is_inexact_array), extra(to_extra))
+        return MetricParams(initial_arrays(net, initialise, to_net), extra(to_extra))
 
     def adapt(theta: MetricParams, support: Batch, key: Key[Array, ""]) -> MetricPredictor:
+        embed = eqx.combine(theta.net, static)
         check_labels(support)
-        made = eqx.combine(theta.net, static)
-        features = predict(made, support.x)
-        made = freeze_batch_stats(made, support.x) if statistics == "inductive" else made
-        return MetricPredictor(made, remember(theta.extra, features, support.y), score)
+        check_support(support, embed)
+        features = predict(embed, support.x)
+        embed = freeze_batch_stats(embed, support.x) if statistics == "inductive" else embed
+        return MetricPredictor(embed, remember(theta.extra, features, support.y), score)
 
     def query_loss(theta: MetricParams, episode: Episode, key: Key[Array, ""]) -> Scalar:
         if loss is not None:
@@ -86,38 +95,35 @@ def metric_learner(
     def trajectory(
         theta: MetricParams, support: Batch, key: Key[Array, ""], steps: int
     ) -> MetricPredictor:
-        """One predictor, whatever the number of steps: there are none."""
+        """One predictor for any number of steps."""
         model = adapt(theta, support, key)
         return jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, model)
 
     return Learner(init, adapt, query_loss, trajectory)
 
 
-def redraw(net: Any, initialise: Initialise, key: Key[Array, ""]) -> Any:
-    """The network with its weights drawn anew."""
-    parts = split(net)
-    return parts.join(initialise(parts.W, key), parts.rest)
+def initial_arrays(net: Any, initialise: Initialise | None, key: Key[Array, ""]) -> Any:
+    """The floating-point arrays of a network, with new weights if `initialise` is given."""
+    if initialise is not None:
+        parts = split(net)
+        net = parts.join(initialise(parts.W, key), parts.rest)
+    return eqx.filter(net, eqx.is_inexact_array)
 
 
 def check_labels(support: Batch) -> None:
-    if len(support.x) == 0:
-        raise InputError("the support set is empty: give at least one example")
+    """Raise an InputError if the targets are not classes."""
     if support.y.ndim != 1 or not jnp.issubdtype(support.y.dtype, jnp.integer):
         raise InputError(
-            f"this method tells classes apart; labels must be whole numbers, one an example, "
+            f"this method is for classification; labels must be whole numbers, one per example, "
             f"not {support.y.dtype}{list(support.y.shape)}"
         )
-
-
-def one_hot(labels: Int[Array, " n"], ways: int) -> Float[Array, "n ways"]:
-    return jax.nn.one_hot(labels, ways)
 
 
 def class_means(
     values: Float[Array, "n features"], labels: Int[Array, " n"], ways: int
 ) -> Float[Array, "ways features"]:
     """The mean of each class; classes may have different numbers of examples."""
-    member = one_hot(labels, ways)
+    member = jax.nn.one_hot(labels, ways)
     return member.T @ values / jnp.maximum(member.sum(0), 1)[:, None]
 
 
@@ -127,11 +133,28 @@ def unit(features: Float[Array, "... features"]) -> Float[Array, "... features"]
     return features * jax.lax.rsqrt(square + 1e-12)
 
 
-def prototypical(net: Any, *, ways: int, **options: Any) -> Learner:
-    """Prototypical networks (Snell, Swersky & Zemel 2017); `options`: those of `comparing`.
+@check_options
+def prototypical(
+    net: Any,
+    *,
+    ways: int,
+    initialise: Initialise | None = None,
+    statistics: StatisticsMode = "transductive",
+) -> Learner:
+    """Prototypical networks (Snell, Swersky & Zemel 2017).
 
     c_k is the mean feature of class k, and p(y = k | x) is proportional to
     exp(-|f(x) - c_k|^2).
+
+    Args:
+        net: Maps one example to its features.
+        ways: Classes per task.
+        initialise: Draws new weights in `init`. Default: the weights of `net`.
+        statistics: Norms use statistics of the queries ("transductive") or of the support set
+            only ("inductive").
+
+    Returns:
+        The learner.
     """
 
     def score(f: Float[Array, " features"], c: Float[Array, "ways features"]) -> Array:
@@ -140,4 +163,4 @@ def prototypical(net: Any, *, ways: int, **options: Any) -> Learner:
     def remember(_: Any, features: Array, labels: Int[Array, " n"]) -> Array:
         return class_means(features, labels, ways)
 
-    return metric_learner(net, remember, score, **options)
+    return metric_learner(net, remember, score, initialise=initialise, statistics=statistics)

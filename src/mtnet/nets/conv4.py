@@ -1,20 +1,19 @@
 """The network of section 6.4: four times 3x3 convolution, norm and ReLU, then a linear head."""
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from mtnet.core.cells import Cells, Weights
+from mtnet.core.initialise import Initialise
 from mtnet.core.norms import BatchNorm
 from mtnet.errors import InputError
 from mtnet.nets.conv import Conv2d
 
 
 class Conv4(eqx.Module):
-    """Convolutions have no bias: the norm after them takes away whatever it adds."""
+    """Convolutions have no bias: the norm after them would remove it."""
 
     convolutions: list[Conv2d]
     norms: list[BatchNorm]
@@ -25,24 +24,28 @@ class Conv4(eqx.Module):
         x = jnp.moveaxis(x, 0, -1)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = norm(convolution.channels_last(x))
-            x = jax.nn.relu(max_pool(x) if self.pool else x)  # ReLU and max change places freely
+            x = jax.nn.relu(max_pool(x) if self.pool else x)  # ReLU and max commute
         return self.head(jnp.ravel(x) if self.pool else jnp.mean(x, (0, 1)))
 
 
 def conv4(
     shape: tuple[int, int, int], ways: int | None, *, filters: int = 64, pool: bool = False
 ) -> Conv4:
-    """Four modules and a head; the weights are placeholders that a learner's `init` redraws.
+    """Four convolutional modules and a head; use `initialise=conv_init(...)` to draw its weights.
 
-    **Arguments:**
-    - `shape`: (channels, height, width) of a picture.
-    - `ways`: outputs of the head; None: no head, the network ends in its features.
-    - `pool`: False, stride 2 and a mean over places (Omniglot); True, 2x2 max-pooling and all
-      places (mini-ImageNet, 32 filters).
+    Args:
+        shape: (channels, height, width) of an image.
+        ways: Outputs of the head. None: no head, the network returns features.
+        filters: Channels per convolution.
+        pool: False: stride 2 and a mean over positions (Omniglot). True: 2x2 max-pooling and a
+            head on all positions (mini-ImageNet, 32 filters).
+
+    Returns:
+        The network.
     """
     channels, height, width = shape
     if pool and min(height, width) < 16:
-        raise InputError(f"four 2x2 poolings need pictures of 16x16 or more, not {height}x{width}")
+        raise InputError(f"four 2x2 poolings need images of 16x16 or more, not {height}x{width}")
     keys = jax.random.split(jax.random.key(0), 5)
     stride = 1 if pool else 2
     convolutions = [
@@ -63,27 +66,31 @@ def conv4(
 
 
 def max_pool(x: Float[Array, "h w c"]) -> Float[Array, "h//2 w//2 c"]:
-    """2x2 max-pooling; an odd last row or column is left out."""
+    """2x2 max-pooling; an odd last row or column is dropped."""
     height, width = (n // 2 * 2 for n in x.shape[:2])
     rows = jnp.maximum(x[0:height:2], x[1:height:2])
     return jnp.maximum(rows[:, 0:width:2], rows[:, 1:width:2])
 
 
-def conv_init(head_sd: float | None) -> Callable[[Cells[Weights], Key[Array, ""]], Cells[Weights]]:
-    """Xavier-uniform weights and zero biases; a head with `head_sd` is normal with this spread.
+def conv_init(head_sd: float | None) -> Initialise:
+    """Xavier-uniform weights and zero biases, as in the published code.
 
-    The published code has 1 for Omniglot's head, Xavier for mini-ImageNet's.
+    Args:
+        head_sd: Standard deviation of the head's weights (normal); the published code has 1 for
+            Omniglot. None: Xavier, as for mini-ImageNet.
+
+    Returns:
+        A function for the option `initialise` of a method.
     """
+    xavier = jax.nn.initializers.glorot_uniform(in_axis=-1, out_axis=0)
 
     def initialise(W: Cells[Weights], key: Key[Array, ""]) -> Cells[Weights]:
         keys = dict(zip(W, jax.random.split(key, len(W)), strict=True))
 
         def draw(cell: str, w: Array) -> Array:
-            if w.ndim == 2 and head_sd is not None:
-                return head_sd * jax.random.normal(keys[cell], w.shape, w.dtype)
-            places = w[0, ..., 0].size
-            limit = (6 / (places * (w.shape[0] + w.shape[-1]))) ** 0.5
-            return jax.random.uniform(keys[cell], w.shape, w.dtype, -limit, limit)
+            head = w.ndim == 2 and head_sd is not None
+            drawer = jax.nn.initializers.normal(head_sd) if head else xavier
+            return drawer(keys[cell], w.shape, w.dtype)
 
         return {c: (draw(c, w[0]), *map(jnp.zeros_like, w[1:])) for c, w in W.items()}
 

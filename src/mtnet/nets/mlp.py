@@ -5,7 +5,17 @@ import jax
 
 
 def mlp(inputs: int = 1, outputs: int = 1, width: int = 40, depth: int = 2) -> eqx.nn.MLP:
-    """An Equinox MLP; its weights are placeholders that a learner's `init` redraws."""
+    """The fully connected network of section 6.1; use `initialise=truncated_normal()` to draw it.
+
+    Args:
+        inputs: Numbers per example.
+        outputs: Numbers per prediction.
+        width: Units per hidden layer.
+        depth: Number of hidden layers.
+
+    Returns:
+        An Equinox MLP.
+    """
     return eqx.nn.MLP(inputs, outputs, width, depth, key=jax.random.key(0))
 
 

@@ -70,7 +70,7 @@ def predictions(config: Config, theta: MetaParams, alpha: float, episodes: int =
     @jax.jit
     def learn(key: Array, pixels: Any) -> tuple[Array, Array, Array]:
         family = build_family(config, pixels, queries=queries, shots=1)
-        support, query = family.sample(key)
+        support, query = family.draw(key)
         p = jax.nn.softmax(predict(learner.adapt(theta, support, key), query.x))
         return support.x, query.x, p
 

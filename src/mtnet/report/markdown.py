@@ -1,33 +1,34 @@
-"""Results as Markdown: docs/results.md is `python -m mtnet.report.markdown results/*.json`."""
+"""Results as Markdown: `python tools/docs.py` writes docs/results.md with it."""
 
-import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from mtnet.report.tables import grid, per_seed
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def section(results: dict[str, Any]) -> str:
-    """One experiment: the command, the tables, the notes, the means per seed."""
+    """One experiment: commands, a table per group of columns, notes, the mean of each seed."""
     commands = dict.fromkeys(r.get("command", results["command"]) for r in results["rows"])
     parts = [f"## {results['experiment']}\n", "\n".join(f"    {c}" for c in commands) + "\n"]
     header, rows = grid(results)
     for picked in _groups(header):
         parts.append(table([header[i] for i in picked], [[r[i] for i in picked] for r in rows]))
     parts += [f"{note}\n" for note in results["notes"]]
-    parts += ["Per seed (mean over tasks):\n", table(*per_seed(results))]
+    parts += ["Mean over tasks, by seed:\n", table(*per_seed(results))]
     return "\n".join(parts)
 
 
 def _groups(header: Sequence[str]) -> list[list[int]]:
-    """Split the columns `a, b` into tables by the half with fewer values; others go into each."""
+    """Column indices of each table.
+
+    Columns named `a, b` are grouped by the half that gives fewer groups; others are in every table.
+    """
     halves = {i: column.partition(", ")[::2] for i, column in enumerate(header) if ", " in column}
     if not halves:
         return [list(range(len(header)))]
@@ -40,7 +41,7 @@ def _groups(header: Sequence[str]) -> list[list[int]]:
 
 
 def plain(results: dict[str, Any]) -> str:
-    """All rows unchanged: speed, comparisons, examples."""
+    """Every row unchanged: benchmarks, comparisons, examples."""
     rows = results["rows"]
     header = [key for key in rows[0] if not isinstance(rows[0][key], (dict, list))]
     body = [[_cell(row.get(key)) for key in header] for row in rows]
@@ -50,8 +51,9 @@ def plain(results: dict[str, Any]) -> str:
 
 
 def document(all_results: Sequence[dict[str, Any]]) -> str:
-    text = ["# Results\n", "Written from `results/` by `python -m mtnet.report.markdown`.\n"]
-    text.append("Our value ± its 95 % interval; the published value in brackets.\n")
+    """The page with every stored result."""
+    text = ["# All results\n", "Written from `results/` by `python tools/docs.py`.\n"]
+    text.append("Mean ± 95 % interval; the paper's value in brackets where it has one.\n")
     for results in all_results:
         text.append(section(results) if "notes" in results else plain(results))
     return "\n".join(text)
@@ -59,7 +61,3 @@ def document(all_results: Sequence[dict[str, Any]]) -> str:
 
 def _cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-if __name__ == "__main__":
-    print(document([json.loads(Path(p).read_text()) for p in sys.argv[1:]]), end="")

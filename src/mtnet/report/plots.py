@@ -49,7 +49,7 @@ def adapted_curves(config: Config, theta: MetaParams, alpha: float, tasks: int =
 
     @jax.jit
     def learn(key: Array) -> tuple[Batch, Batch, Array]:
-        support, truth = family.sample(key)
+        support, truth = family.draw(key)
         models = learner.trajectory(theta, support, key, 10)
         return support, truth, eqx.filter_vmap(lambda net: predict(net, x))(models)
 

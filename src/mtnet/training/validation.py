@@ -30,7 +30,7 @@ def compile_validation(config: Config) -> Callable[[TrainState], np.ndarray]:
 
         def score(key: Array) -> Array:
             to_draw, to_learn = jax.random.split(key)
-            support, query = family.sample(to_draw)
+            support, query = family.draw(to_draw)
             return family.metric(predict(learner.adapt(theta, support, to_learn), query.x), query.y)
 
         keys = jax.random.split(jax.random.key(0), TASKS)
