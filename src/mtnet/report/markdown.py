@@ -51,10 +51,11 @@ def plain(results: dict[str, Any]) -> str:
 
 
 def _commits(results: dict[str, Any]) -> list[str]:
-    """The commits that the rows were made with, if they are known."""
+    """The commits of the rows, and what they mean if not those that measured them."""
     commits = dict.fromkeys(row.get("commit", results.get("commit")) for row in results["rows"])
     names = ", ".join(f"`{commit}`" for commit in commits if commit)
-    return [f"Made with commit {names}.\n"] if names else []
+    note = f" ({results['commit_note']})" if "commit_note" in results else ""
+    return [f"Commit: {names}{note}.\n"] if names else []
 
 
 def document(all_results: Sequence[dict[str, Any]]) -> str:
