@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from timing import milliseconds, ratio
 
 import mtnet
+from mtnet.revision import git_commit
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "torch", "torchopt", "higher")
 VARIABLES = ("NPROC", "PJRT_NPROC", "XLA_FLAGS", "OMP_NUM_THREADS")
@@ -122,8 +123,9 @@ def results(
 
 
 def write(found: dict[str, Any], path: Path) -> None:
+    """Write the results, with the commit that they were measured at."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=2) + "\n")
+    path.write_text(json.dumps(found | {"commit": git_commit()}, indent=2) + "\n")
 
 
 def show(found: dict[str, Any], console: Console) -> None:

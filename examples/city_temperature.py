@@ -25,6 +25,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import mtnet
 from mtnet import MTNetRegressor
+from mtnet.revision import git_commit
 
 DAYS, CITIES = 10, 220
 """Support days per task, and number of training cities."""
@@ -213,6 +214,7 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
     results = {
         "experiment": "city_temperature",
         "mtnet_version": mtnet.__version__,
+        "commit": git_commit(),
         "command": "python examples/city_temperature.py --out results/city_temperature.json",
         "protocol": {
             "metric": "root mean square error in degrees Celsius of a city-year, mean over them",

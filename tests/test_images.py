@@ -109,13 +109,13 @@ def test_results_and_page_of_a_table(run, tmp_path):
         "command": "mtnet",
         "protocol": experiment.protocol,
         "rows": rows,
-        "curves": {"mt-net": experiments.curve(read_metrics(run))},
+        "curves": {"mt-net": experiments.validation_curve(read_metrics(run))},
     }
     results["notes"] = experiment.notes(results)
     assert "6 iterations" in results["notes"][0]
     page = report(experiment, json.loads(json.dumps(results)), runs)
     assert page.count("<img") == 5
-    assert "1 query picture of a class" in page
+    assert "1 query image per class" in page
 
 
 def test_methods_are_chosen_by_name():
@@ -129,7 +129,7 @@ def test_methods_are_chosen_by_name():
 def test_evaluate_says_its_protocol(run, capsys):
     assert main(["evaluate", str(run.folder), "--tasks", "4", "--steps", "1"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "1 query image per class, norms transductive" in out
+    assert "1 query image per class, transductive norms" in out
 
 
 SHAPES = {  # lines through points of the unit square
@@ -141,7 +141,7 @@ SHAPES = {  # lines through points of the unit square
 }
 
 
-def draw_pictures(folder, size=60, ink=0, ground=255):
+def draw_images(folder, size=60, ink=0, ground=255):
     """Five shapes as a person would draw them, one file each."""
     folder.mkdir(exist_ok=True)
     paths = []
@@ -162,7 +162,7 @@ def test_export_load_classify(run, tmp_path, monkeypatch, capsys):
     assert same(again.theta, jax.tree.map(lambda a: a[0], load_best(run)[1]))
     assert again.config == run.config
     assert again.about["iterations"] == 6
-    paths = list(map(str, draw_pictures(Path())))
+    paths = list(map(str, draw_images(Path())))
     command = ["classify", "--network", str(file), "--support", *paths]
     assert main([*command, "--query", *paths[:2]]) == 0
     lines = capsys.readouterr().out.splitlines()[-2:]
@@ -201,8 +201,8 @@ def test_the_network_in_the_box():
 @pytest.mark.parametrize("kinds", [(60, 0, 255, 60), (60, 0, 255, 300), (90, 255, 0, 200)], ids=str)
 def test_classify_by_size_and_polarity(tmp_path, capsys, kinds):
     size, ink, ground, other = kinds
-    support = draw_pictures(tmp_path, size, ink, ground)
-    query = draw_pictures(tmp_path / "q", other)
+    support = draw_images(tmp_path, size, ink, ground)
+    query = draw_images(tmp_path / "q", other)
     command = ["classify", "--support", *map(str, support), "--query", *map(str, query)]
     assert main(command) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[-5:]]
@@ -210,24 +210,24 @@ def test_classify_by_size_and_polarity(tmp_path, capsys, kinds):
 
 
 def test_classify_with_networks_of_other_kinds(tmp_path, capsys):
-    """One that compares takes any number of classes; one of curves is no help with pictures."""
-    pictures = [str(p) for p in draw_pictures(tmp_path)[:3]]
+    """One that compares takes any number of classes; one of curves is no help with images."""
+    images = [str(p) for p in draw_images(tmp_path)[:3]]
     for config in (
         configure(method="prototypical", family="omniglot", shots=1, filters=4),
         Config(),
     ):
         theta = build_learner(config).init(jax.random.key(0))
         save_network(tmp_path / f"{config.family}.safetensors", config, theta, {})
-    asked = ["--support", *pictures, "--query", pictures[1]]
+    asked = ["--support", *images, "--query", images[1]]
     assert main(["classify", "--network", str(tmp_path / "omniglot.safetensors"), *asked]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[1] == Path(pictures[1]).stem
+    assert capsys.readouterr().out.splitlines()[1].split()[1] == Path(images[1]).stem
     assert main(["classify", "--network", str(tmp_path / "sine.safetensors"), *asked]) == 2
-    assert "trained on sine, not on characters" in " ".join(capsys.readouterr().err.split())
+    assert "trained on sine, not on omniglot" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("polarity", [False, True])
 def test_thick_ink_is_still_ink(polarity):
-    """Where most of the picture is ink, its border tells which tone is the paper."""
+    """Where most of the image is ink, its border tells which tone is the background."""
     y, x = np.mgrid[-1:1:50j, -1:1:50j]
     disc = x**2 + y**2 < 0.9
     assert disc.mean() > 0.5
@@ -235,7 +235,7 @@ def test_thick_ink_is_still_ink(polarity):
 
 
 def test_a_drawing_does_not_depend_on_polarity_or_margin(tmp_path):
-    ((one, *_),) = [draw_pictures(tmp_path)]
+    ((one, *_),) = [draw_images(tmp_path)]
     expected = drawing(one)
     assert expected.shape == (1, 28, 28)
     assert set(np.unique(expected)) == {0, 1}
@@ -246,16 +246,16 @@ def test_a_drawing_does_not_depend_on_polarity_or_margin(tmp_path):
         np.testing.assert_array_equal(drawing(tmp_path / "v.png"), expected)
 
 
-def test_bad_pictures_and_counts_are_one_line(tmp_path, monkeypatch, capsys):
+def test_bad_images_and_counts_are_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    paths = list(map(str, draw_pictures(tmp_path)))
-    (tmp_path / "broken.png").write_bytes(b"no picture")
+    paths = list(map(str, draw_images(tmp_path)))
+    (tmp_path / "broken.png").write_bytes(b"no image")
     Image.new("L", (9, 9), 255).save(tmp_path / "blank.png")
     cases = {
-        "5 support pictures": [*paths[:4], "--query", paths[0]],
+        "5 support images": [*paths[:4], "--query", paths[0]],
         "cannot read": [*paths, "--query", "broken.png"],
-        "shows nothing": [*paths, "--query", "blank.png"],
-        "there is no picture": [*paths, "--query", "nowhere.png"],
+        "is empty": [*paths, "--query", "blank.png"],
+        "there is no image": [*paths, "--query", "nowhere.png"],
         "different names": [*paths, "--query", paths[0], "--labels", "x", "y"],
     }
     for says, arguments in cases.items():

@@ -1,4 +1,4 @@
-"""Your own tables and pictures, from the command line: fit, adapt, predict, inspect."""
+"""Your own tables and images, from the command line: fit, adapt, predict, inspect."""
 
 import csv
 import json
@@ -53,7 +53,7 @@ def table(path, groups=24, rows=24, alter=lambda records: None, seed=0):
 
 
 def drawn(path, kind, seed):
-    """Bars across, or bars along: two sorts of picture that a few pixels tell apart."""
+    """Bars across, or bars along: two kinds of image that differ in a few pixels."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 60, (20, 24))
     if kind % 2:
@@ -68,7 +68,7 @@ def width(path):
         return image.size[0]
 
 
-def pictures(folder, classes=8, each=8):
+def image_folder(folder, classes=8, each=8):
     for c in range(classes):
         for i in range(each):
             drawn(folder / f"class{c}" / f"{i}.png", c, 100 * c + i)
@@ -76,13 +76,13 @@ def pictures(folder, classes=8, each=8):
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
-    """One run of a table and one of pictures; each small, each real."""
+    """One run of a table and one of images; each small, each real."""
     at = tmp_path_factory.mktemp("fitted")
     with jax.enable_x64(False), pytest.MonkeyPatch.context() as patch:
         patch.chdir(at)
         table(Path("data.csv"))
         assert main(["fit", "data.csv", *COLUMNS, *SMALL, "--out", "rows"]) == 0
-        pictures(Path("classes"))
+        image_folder(Path("classes"))
         options = "--size 16 --filters 8 --ways 2 --queries 2 --iterations 40 --log-every 20"
         assert main(["fit", "--images", "classes", *options.split(), "--out", "seen"]) == 0
     return at
@@ -128,8 +128,8 @@ def test_a_compact_model_says_the_same(fitted):
         models.load_model(Path("other.safetensors"))
 
 
-def test_pictures_of_other_classes_and_of_any_number(fitted, capsys):
-    """Trained on two ways, adapted on three, with unequal numbers of pictures."""
+def test_images_of_other_classes_and_of_any_number(fitted, capsys):
+    """Trained on two ways, adapted on three, with unequal numbers of images."""
     for c, each in ((9, 3), (12, 1), (10, 2)):
         for i in range(each):
             drawn(Path("few") / f"kind{c}" / f"{i}.png", c, 7 * c + i)
@@ -175,7 +175,7 @@ def test_small_groups_are_told_and_left_out(capsys):
     table(Path("data.csv"), alter=short)
     options = ["--iterations", "2", "--width", "2", "--meta-batch", "1", "--out", "run"]
     assert main(["fit", "data.csv", *COLUMNS, *options]) == 0
-    assert "fewer than 20 rows: c0 (3)" in capsys.readouterr().err
+    assert "omitted, with fewer than 20 rows: c0 (3)" in capsys.readouterr().err
     _, header = read_arrays(Path("run/data.safetensors"))
     named = [name for names in header["about"]["splits"].values() for name in names]
     assert "c0" not in named
@@ -225,7 +225,11 @@ def fails(capsys, arguments, says):
         (lambda r: None, ["--shots", "90"], "has the 100 rows"),
         (lambda r: None, ["--target", "day"], "must be different columns"),
         (one_class, ["--inputs", "day", "--target", "season"], "has one class only, 'warm'"),
-        (lambda r: None, ["--method", "prototypical"], "take a gradient method"),
+        (
+            lambda r: None,
+            ["--method", "prototypical"],
+            "cannot use prototypical; it can use: maml",
+        ),
     ],
 )
 def test_a_bad_table_is_told_in_one_line(capsys, alter, options, says):
@@ -258,24 +262,24 @@ def test_other_bad_input_is_told_in_one_line(capsys, fitted):
     Path("few").mkdir()
     drawn(Path("few/one/0.png"), 1, 1)
     table(Path("new.csv"), groups=1, rows=10)
-    fails(capsys, ["fit"], "give a table")
+    fails(capsys, ["fit"], "missing from mtnet fit: TABLE --task COLUMN")
     fails(capsys, ["fit", "none.csv", *COLUMNS], "there is no file none.csv")
     fails(capsys, ["fit", "empty.csv", *COLUMNS], "has no rows")
     fails(capsys, ["fit", "--images", "nowhere"], "there is no folder nowhere")
     fails(capsys, ["adapt", run, "empty.csv", "--out", "m"], "has no rows")
     fails(capsys, ["adapt", seen, "few", "--out", "m"], "one class only, 'one'")
     Path("few/two").mkdir()
-    Path("few/two/0.png").write_bytes(b"no picture")
-    fails(capsys, ["adapt", seen, "few", "--out", "m"], "cannot read few/two/0.png as a picture")
+    Path("few/two/0.png").write_bytes(b"no image")
+    fails(capsys, ["adapt", seen, "few", "--out", "m"], "cannot read few/two/0.png as an image")
     fails(capsys, ["adapt", "few", "new.csv", "--out", "m"], "not a run folder")
     fails(capsys, ["predict", "new.csv", "new.csv"], "cannot read new.csv")
     fails(capsys, ["adapt", "new.csv", run, "--out", "m"], "the run comes first")
-    fails(capsys, ["adapt", run, "few", "--out", "m"], "this run takes a table")
-    fails(capsys, ["adapt", seen, "new.csv", "--out", "m"], "this run takes a folder")
+    fails(capsys, ["adapt", run, "few", "--out", "m"], "this run needs a table")
+    fails(capsys, ["adapt", seen, "new.csv", "--out", "m"], "this run needs a folder")
     fails(capsys, ["adapt", run, "new.csv", "--out", "no/m"], "there is no folder no")
     fails(capsys, ["predict", run, "new.csv"], "not a model")
     assert main(["adapt", run, "new.csv", "--out", "m"]) == 0
-    fails(capsys, ["predict", "m.safetensors", "few/one/0.png"], "answers for one table")
+    fails(capsys, ["predict", "m.safetensors", "few/one/0.png"], "predicts for one table")
 
 
 def test_a_category_never_seen_is_told(capsys, fitted):

@@ -33,7 +33,7 @@ from mtnet.tasks.episodes import image_episodes
 from mtnet.tasks.groups import group_tasks, ragged_episodes, sort_by_group
 from mtnet.tasks.polynomial import polynomial
 from mtnet.tasks.sine import sine
-from mtnet.version import __version__
+from mtnet.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from mtnet.estimators import MTNetClassifier, MTNetRegressor
@@ -53,7 +53,6 @@ __all__ = [
     "MTNetRegressor",
     "MetaTraining",
     "Theta",
-    "__version__",
     "accuracy",
     "adapt",
     "adapt_many",

@@ -61,16 +61,8 @@ def prepare_table(
         own_classes: Each group numbers its classes by itself, whatever other groups have.
         seed: Random seed of the split.
     """
-    source, table = str(path), read_table(path)
-    columns = {name: read_column(table, name, path) for name in (task, *inputs, target)}
-    for name in categories:
-        if name not in (*inputs, target):
-            raise InputError(f"{name!r} is a category but neither an input nor the target")
-    if task in (*inputs, target) or target in inputs:
-        raise InputError("task, inputs and target must be different columns")
-    for name in (*inputs, target):  # before rows are dropped, so that errors name rows of the file
-        if name not in categories and nearly_numbers(columns[name]):
-            columns[name] = as_numbers(name, columns[name], source)
+    source = str(path)
+    columns = _read_columns(path, task, inputs, target, categories)
     valid = _valid_rows(columns, task, target, source, missing)
     columns = {name: values[valid] for name, values in columns.items()}
     groups, names = sort_by_group(
@@ -96,6 +88,23 @@ def prepare_table(
         )
     y, classes = _targets(schema.target, columns[target], groups, source, own_classes)
     return TableTasks(groups._replace(x=x, y=y), names, splits, schema, classes, omitted)
+
+
+def _read_columns(
+    path: Path, task: str, inputs: Sequence[str], target: str, categories: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """The columns by name; text that is nearly all numbers must be numbers."""
+    table = read_table(path)
+    columns = {name: read_column(table, name, path) for name in (task, *inputs, target)}
+    for name in categories:
+        if name not in (*inputs, target):
+            raise InputError(f"{name!r} is a category but neither an input nor the target")
+    if task in (*inputs, target) or target in inputs:
+        raise InputError("task, inputs and target must be different columns")
+    for name in (*inputs, target):  # before rows are dropped, so that errors name rows of the file
+        if name not in categories and nearly_numbers(columns[name]):
+            columns[name] = as_numbers(name, columns[name], str(path))
+    return columns
 
 
 def _valid_rows(
