@@ -119,9 +119,10 @@ def _adam(step_size: Any) -> optax.GradientTransformation:
 
 
 def _optimiser(optimiser: Optimiser) -> optax.GradientTransformation:
-    if isinstance(optimiser, tuple) and hasattr(optimiser, "update"):
+    """An optax optimiser as it is, a step size or schedule as Adam's."""
+    if hasattr(optimiser, "update"):
         return optimiser
-    return _adam(optimiser)
+    return optax.adam(optimiser) if isinstance(optimiser, jax.Array) else _adam(optimiser)
 
 
 def _first_state(
