@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from contextlib import redirect_stdout, suppress
 from functools import cache
 from io import StringIO
@@ -58,17 +59,7 @@ def arguments_of(command):
 # Code and commands
 
 
-@pytest.fixture
-def page(request):
-    """A page; where it trains a convolutional network, programs are compiled as usual."""
-    jax.config.update("jax_disable_most_optimizations", request.param != "docs/your-images.md")
-    yield request.param
-    jax.config.update("jax_disable_most_optimizations", True)
-
-
-@pytest.mark.parametrize(
-    "page", [page for page in PROSE if "```python" in text_of(page)], indirect=True
-)
+@pytest.mark.parametrize("page", [page for page in PROSE if "```python" in text_of(page)])
 def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict = {}
@@ -307,6 +298,17 @@ def test_files_names_and_links_exist(page):
                 headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
                 slugs = [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]
                 assert anchor in slugs, target
+
+
+def test_architecture_names_every_package_in_the_order_of_imports():
+    text = text_of("docs/architecture.md")
+    layers = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"][0]
+    order = [set(layer.split(" | ")) for layer in reversed(layers["layers"])]
+    block = " ".join(re.findall(r"^    (.*)$", text, re.MULTILINE)[:3])
+    assert [set(part.strip().split(", ")) for part in block.split("<")] == order
+    for path in SOURCE.iterdir():
+        name = f"{path.name}/" if path.is_dir() else path.name
+        assert name[0] in "._" or name == "py.typed" or f"`{name}`" in text, name
 
 
 def test_api_page_has_every_public_name():

@@ -166,12 +166,12 @@ def test_rotations_turn_whole_classes():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"ways": CLASSES + 1}, "ways must be from 2 to the 6 classes there are; it is 7"),
+        ({"ways": CLASSES + 1}, "ways must be from 2 to the 6 classes of the data; it is 7"),
         ({"ways": 1}, "ways must be from 2 to the 6 classes"),
-        ({"shots": 4, "queries": 4}, "4 shots and 4 queries need 8 pictures.*there are 7"),
+        ({"shots": 4, "queries": 4}, "4 shots and 4 queries need 8 images.*there are 7"),
         ({"shots": 0}, "shots must be at least 1"),
         ({"queries": 0}, "queries must be at least 1"),
-        ({"rotations": True}, "only square pictures can be turned; these are 5x7"),
+        ({"rotations": True}, "only square images can be rotated; these are 5x7"),
     ],
     ids=str,
 )

@@ -62,16 +62,13 @@ def test_every_method_has_a_full_signature_and_says_what_it_takes():
 
 
 EIGHTH = """
-from functools import partial
 from mtnet.core import rules
 rules.RULES["tm-sgd"] = rules.Rule(T=True, mask="row", rates=True)
 
 import jax, mtnet
 from mtnet import methods
 from mtnet.experiments.table1 import trainings
-methods.METHODS["tm-sgd"] = methods.Method(
-    "both", partial(mtnet.gradient_learner, rule=rules.RULES["tm-sgd"])
-)
+methods.METHODS["tm-sgd"] = methods.Method("both", methods.gradient.by_rule("tm-sgd"))
 learner = methods.make("tm-sgd", mtnet.mlp(1, 1, 4, 1), steps=2)
 theta, episode = learner.init(jax.random.key(0)), mtnet.sine(3, 3).sample(jax.random.key(1))
 slope = jax.grad(learner.loss)(theta, episode, jax.random.key(2))

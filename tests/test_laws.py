@@ -57,6 +57,7 @@ class Compiled:
         self.adapt = eqx.filter_jit(self.learner.adapt)
         self.path = eqx.filter_jit(self.learner.trajectory)
         self.value_and_gradient = jax.jit(jax.value_and_grad(self.learner.loss))
+        self.losses = jax.jit(jax.vmap(lambda theta: self.learner.loss(theta, self.episode, KEY)))
 
     def net(self, outputs):
         """`small_net`, counting how often it is traced."""
@@ -157,28 +158,41 @@ def test_a_trajectory_agrees_with_adaptation_of_every_length(name, draw):
             assert_close(stage(steps), shorter.adapt(case.theta, case.episode.support, KEY))
 
 
-@every_method
-def test_the_meta_gradient_is_finite_and_matches_differences(name):
-    """Not for zeta (straight-through is an estimator) and the meta-LSTM (it is first order)."""
-    case = compiled(name)
+def slopes(case, field):
+    """The derivative of the loss along a direction in one field: by differences, and ours."""
     slope = case.gradient(case.theta, case.episode, KEY)
     assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(slope))
-    if name == "meta-lstm":
-        return
-    loss = jax.jit(jax.vmap(lambda theta: case.learner.loss(theta, case.episode, KEY)))
+    direction = shaken(jax.tree.map(jnp.zeros_like, case.theta), seed=9)
+    still = jax.tree.map(jnp.zeros_like, direction)
+    direction = still._replace(**{field: getattr(direction, field)})
+    h = jnp.array([1e-5, -1e-5])
+    ends = jax.tree.map(lambda t, d: t + jnp.multiply.outer(h, d), case.theta, direction)
+    up, down = case.losses(ends)
+    expected = (up - down) / (h[0] - h[1])
+    assert abs(expected) > 1e-5, f"{field}: nothing to compare"
+    return expected, sum(jax.tree.leaves(jax.tree.map(jnp.vdot, slope, direction)))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - {"meta-lstm"}))
+def test_the_meta_gradient_is_finite_and_matches_differences(name):
+    """Not of zeta, whose straight-through gradient is an estimator."""
+    case = compiled(name)
     for field in case.theta._fields:
-        if field == "zeta" or not jax.tree.leaves(getattr(case.theta, field)):
-            continue
-        direction = shaken(jax.tree.map(jnp.zeros_like, case.theta), seed=9)
-        still = jax.tree.map(jnp.zeros_like, direction)
-        direction = still._replace(**{field: getattr(direction, field)})
-        h = jnp.array([1e-5, -1e-5])
-        ends = jax.tree.map(lambda t, d: t + jnp.multiply.outer(h, d), case.theta, direction)  # noqa: B023
-        up, down = loss(ends)
-        expected = (up - down) / (h[0] - h[1])
-        parts = jax.tree.map(jnp.vdot, slope, direction)
-        assert abs(expected) > 1e-4, f"{field}: nothing to compare"
-        np.testing.assert_allclose(sum(jax.tree.leaves(parts)), expected, rtol=1e-6)
+        if field != "zeta" and jax.tree.leaves(getattr(case.theta, field)):
+            np.testing.assert_allclose(*slopes(case, field), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["mt-net", "mt-net-full"])
+def test_the_meta_gradient_of_soft_masks_matches_differences(name):
+    case = compiled(name, relaxation="soft")
+    np.testing.assert_allclose(*slopes(case, "zeta"), rtol=1e-5)
+
+
+def test_the_determinant_of_l_maml_is_differentiated():
+    case = compiled("l-maml", eta=0.1)
+    np.testing.assert_allclose(*slopes(case, "W"), rtol=1e-5)
+    plain = compiled("maml").value_and_gradient(case.theta, case.episode, KEY)[0]
+    assert differ(case.value_and_gradient(case.theta, case.episode, KEY)[0], plain, by=1e-2)
 
 
 @pytest.mark.parametrize("name", by_query_loss)

@@ -10,6 +10,7 @@ import optax
 import pytest
 from helpers import arrays, assert_close, shaken, small_batch
 from hypothesis import given, strategies as st
+from jax.flatten_util import ravel_pytree
 
 from mtnet import Batch, Episode, InputError, cross_entropy, mse, predict
 from mtnet.build import build_learner, build_training_family, check_config
@@ -177,9 +178,9 @@ def test_the_best_ranking_is_the_best_of_all(drawn, weight, most):
     phi, relevant = np.array(phi), np.arange(len(phi)) < positives
     expected = max(F + weight * (1 - AP) for F, AP in by_hand(phi, relevant))
     padded = jnp.append(jnp.asarray(phi), 0.7)  # a point that is not there: the ranking one
-    there = jnp.arange(len(padded)) < len(phi)
+    valid = jnp.arange(len(padded)) < len(phi)
     marks = jnp.append(jnp.asarray(relevant), True)
-    found = map_ssvm.best_ranking(padded, marks, there, weight, most)
+    found = map_ssvm.best_ranking(padded, marks, valid, weight, most)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -188,6 +189,42 @@ def test_the_true_ranking_has_the_score_of_perfect_precision():
     expected = next(F for F, AP in by_hand(phi, relevant) if AP == 1)
     found = map_ssvm.true_score(jnp.asarray(phi), jnp.asarray(relevant), jnp.ones(4, bool))
     np.testing.assert_allclose(found, expected)
+
+
+def svm_by_hand(phi, relevant):
+    rankings = list(by_hand(phi, relevant))
+    true = next(F for F, AP in rankings if AP == 1)
+    return max(F + 1 - AP for F, AP in rankings) - true
+
+
+def direct_by_hand(phi, relevant):
+    rankings, epsilon = list(by_hand(phi, relevant)), map_ssvm.EPSILON
+    best = max(F + epsilon * (1 - AP) for F, AP in rankings)
+    return (best - max(F for F, _ in rankings)) / epsilon
+
+
+@pytest.mark.parametrize(
+    ("name", "objective"), [("map-ssvm", svm_by_hand), ("map-direct", direct_by_hand)]
+)
+def test_ranking_losses_and_predictions_are_those_by_hand(name, objective):
+    """Every point ranks all others; a new one gets the class with the largest mean cosine."""
+    scale = 0.8  # so small that the best ranking is not always the order of the cosines
+    made = learner(name, scale=scale)
+    theta = shaken(made.init(KEY))
+    episode = Episode(labelled(1, [0, 1, 0]), labelled(2, [1, 0]))
+    x, y = (np.concatenate(pair) for pair in zip(*episode, strict=True))
+    model = made.adapt(theta, episode.support, KEY)
+    f = np.asarray(predict(model.net, jnp.asarray(x)))
+    each = []
+    for i in range(len(y)):
+        others = [j for j in range(len(y)) if j != i]
+        phi = scale * np.array([cosine(f[i], f[j]) for j in others])
+        each.append(objective(phi, y[others] == y[i]))
+    np.testing.assert_allclose(made.loss(theta, episode, KEY), np.mean(each))
+    for i in (3, 4):
+        cosines = np.array([cosine(f[i], f[j]) for j in range(3)])
+        means = [cosines[y[:3] == k].mean() for k in (0, 1)]
+        np.testing.assert_allclose(model(jnp.asarray(x[i]))[:2], means)
 
 
 # Baselines, prototypes
@@ -213,6 +250,22 @@ def test_fine_tuning_leaves_the_features_alone():
     assert cross_entropy(predict(model, CLASSED.support.x), CLASSED.support.y) < before
 
 
+@pytest.mark.parametrize("episode", [CLASSED, CURVES], ids=["classes", "numbers"])
+def test_the_nearest_neighbour_is_the_one_of_a_naive_search(episode):
+    made = learner("nearest-neighbour", episode)
+    theta = shaken(made.init(KEY))
+    model = made.adapt(theta, episode.support, KEY)
+    f, g = (np.asarray(predict(model.net, batch.x)) for batch in episode)
+    for i, x in enumerate(episode.query.x):
+        cosines = [cosine(g[i], row) for row in f]
+        nearest = episode.support.y[int(np.argmax(cosines))]
+        if episode is CURVES:
+            assert_close(model(x), nearest)
+        else:
+            assert int(jnp.argmax(model(x))) == int(nearest)
+            assert_close(jnp.max(model(x)), jnp.asarray(max(cosines)))
+
+
 # The meta-learner LSTM
 
 
@@ -230,6 +283,59 @@ def test_with_gates_set_by_hand_the_meta_lstm_is_gradient_descent():
         loss = lambda w: mse(predict(eqx.combine(w, static), CURVES.support.x), CURVES.support.y)  # noqa: E731
         weights = jax.tree.map(lambda w, g: w - alpha * g, weights, jax.grad(loss)(weights))
     assert_close(arrays(made.adapt(theta, CURVES.support, KEY)), weights)
+
+
+def test_the_gates_of_the_meta_lstm_are_the_naive_loop():
+    """Every weight by itself: its LSTM, then i and f, then c = f c - i g."""
+    net = eqx.nn.Linear(1, 2, key=KEY)
+    theta = shaken(meta_lstm.meta_lstm(net).init(KEY))
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))  # noqa: E731
+    seen = lambda x: np.asarray(meta_lstm.preprocess(jnp.asarray(x)))  # noqa: E731
+    state = meta_lstm.first(theta)
+    n = len(theta.c)
+    c, i, f = np.asarray(theta.c).copy(), np.zeros(n), np.ones(n)
+    memory = [(np.zeros(meta_lstm.HIDDEN), np.zeros(meta_lstm.HIDDEN)) for _ in range(n)]
+    for value, g in ((0.5, np.array([0.1, -2.0, 1e-6, 0.0])), (0.2, np.array([1.0, 0.3, -0.1, 2]))):
+        state = meta_lstm.move(theta, state, jnp.asarray(value), jnp.asarray(g))
+        for w in range(n):
+            memory[w] = lstm(theta.lstm, np.concatenate([seen(g[w]), seen(value)]), *memory[w])
+            last = {"i": i[w], "f": f[w]}
+            i[w], f[w] = (
+                sigmoid(memory[w][0] @ np.asarray(p.h) + c[w] * p.c + last[k] * p.last + p.b)
+                for k, p in (("i", theta.i), ("f", theta.f))
+            )
+            c[w] = f[w] * c[w] - i[w] * g[w]
+    for ours, naive in ((state.c, c), (state.i, i), (state.f, f)):
+        np.testing.assert_allclose(ours, naive)
+
+
+def test_the_meta_lstm_is_trained_to_first_order():
+    """Its gradient is that of the query loss with every loss and gradient of the task constant."""
+    steps = 2
+    net = eqx.nn.MLP(2, 2, 3, 1, activation=jnp.tanh, key=KEY)
+    made = meta_lstm.meta_lstm(net, loss=mse, steps=steps)
+    theta = shaken(made.init(KEY))
+    arrays_of_net, static = eqx.partition(net, eqx.is_inexact_array)
+    unravel = ravel_pytree(arrays_of_net)[1]
+    on = lambda batch, c: mse(predict(eqx.combine(unravel(c), static), batch.x), batch.y)  # noqa: E731
+    task = jax.jit(jax.value_and_grad(lambda c: on(CURVES.support, c)))
+    state, constants = meta_lstm.first(theta), []
+    for _ in range(steps):
+        constants.append(task(state.c))
+        state = meta_lstm.move(theta, state, *constants[-1])
+
+    @jax.jit
+    def query_loss(theta):
+        state = meta_lstm.first(theta)
+        for value, g in constants:
+            state = meta_lstm.move(theta, state, value, g)
+        return on(CURVES.query, state.c)
+
+    slope = jax.jit(jax.grad(made.loss))(theta, CURVES, KEY)
+    direction = shaken(jax.tree.map(jnp.zeros_like, theta), seed=9)
+    at = lambda h: query_loss(jax.tree.map(lambda t, d: t + h * d, theta, direction))  # noqa: E731
+    ours = sum(jax.tree.leaves(jax.tree.map(jnp.vdot, slope, direction)))
+    np.testing.assert_allclose(ours, (at(1e-5) - at(-1e-5)) / 2e-5, rtol=1e-6)
 
 
 @given(st.floats(-1e6, 1e6))

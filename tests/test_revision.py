@@ -1,5 +1,6 @@
 """Results name the commit of the code; outside a checkout there is none."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -47,3 +48,10 @@ def test_the_commit_says_whether_the_code_was_modified(package):
     with (package / "revision.py").open("a") as file:
         file.write("# changed\n")
     assert re.fullmatch("[0-9a-f]{40}-dirty", commit_in(package))
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[1] / "results").glob("*.json")), ids=lambda p: p.stem
+)
+def test_every_stored_result_names_its_commit(path):
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", json.loads(path.read_text())["commit"])

@@ -13,7 +13,7 @@ The path starts with a file of results/ (without .json). A part selects rows tha
 or `key=value`, or takes a field. A path that ends at a row stands for `mean ± ci95`. The number
 keeps its count of decimals. A table stands between `<!-- KIND ARGUMENTS -->` and `<!-- end -->`:
 
-    <!-- grid table1 | meta-batch 25 -->           methods and columns (those with this text)
+    <!-- grid table1 | meta-batch 25 -->           methods and columns (with these texts)
     <!-- steps table1 | 10-shot, meta-batch 25 | 1 3 10 -->   the mean after so many steps
     <!-- rows bench_sine | network: {contender} | ms: {ms_per_step:.2f} -->   one line per row
     <!-- notes figure4 -->                          the notes (those that start with a text)
@@ -83,7 +83,8 @@ def quoted(text: str, path: str) -> str:
 
 def grid_table(name: str, columns: str = "", methods: str = "") -> str:
     header, rows = grid(results(name))
-    picked = [i for i, column in enumerate(header) if "," not in column or columns in column]
+    wanted = [text.strip() for text in columns.split(";")]
+    picked = [i for i, c in enumerate(header) if "," not in c or any(text in c for text in wanted)]
     names = [m.strip() for m in methods.split(";")] if methods else [row[0] for row in rows]
     chosen = [[row[i] for i in picked] for row in rows if row[0] in names]
     return table([header[i] for i in picked], chosen)

@@ -78,7 +78,7 @@ def is_classification(config: Config) -> bool:
 
 def _support_shapes(config: Config) -> Batch:
     """Shapes and types of a task's support set."""
-    draw = lambda key, data: build_family(config, data).sample(key).support  # noqa: E731
+    draw = lambda key, data: build_family(config, data).draw(key).support  # noqa: E731
     return jax.eval_shape(draw, jax.random.key(0), _data_shapes(config))
 
 

@@ -1,7 +1,7 @@
 """What a task has changed: A' = T W + T[:, rows] D, the rows being those with mask 1.
 
-Steps on W move rows whose mask is 1 and no others (eq. mt_update), so a task is told by the rows
-of W that it has moved, however wide T has made the change in A = T W.
+Steps on W change rows whose mask is 1 and no others (eq. mt_update), so a task is described by the
+rows of W that it changed, even though T spreads the change over all of A = T W.
 """
 
 from typing import Any, NamedTuple
@@ -12,13 +12,15 @@ from jaxtyping import Array
 from mtnet.core.cells import Cells, Weights
 
 RANK_BELOW = 1e-6
-"""Eigenvalues of T M T' smaller than this, of the largest, count as zero."""
+"""Eigenvalues of T M T' below this fraction of the largest count as zero."""
 
 
 class TaskDelta(NamedTuple):
+    """The change of one cell."""
+
     rows: np.ndarray
     D: tuple[np.ndarray, ...]
-    """By how much these rows of W (and of b) have moved."""
+    """Change of these rows of W (and of b)."""
 
 
 def task_delta(T: Array | None, M: Any, before: Weights, after: Weights) -> TaskDelta:
@@ -27,7 +29,7 @@ def task_delta(T: Array | None, M: Any, before: Weights, after: Weights) -> Task
     row_mask = M is not None and not isinstance(M, tuple)
     rows = np.flatnonzero(np.broadcast_to(M, n)) if row_mask else np.arange(n)
     E = [_double(b) - _double(a) for a, b in zip(before, after, strict=True)]
-    if T is None or T.ndim == 3:  # blocks: the change itself is as small as any
+    if T is None or T.ndim == 3:  # with blocks the change in A is as compact
         rows = rows if T is None else np.arange(n)
         return TaskDelta(rows, tuple(e[rows].astype(np.float32) for e in E))
     flat = np.concatenate([e.reshape(n, -1) for e in E], axis=1)
@@ -48,17 +50,17 @@ def apply_delta(T: Array | None, A: Weights, change: TaskDelta) -> tuple[np.ndar
 
 
 class CellSummary(NamedTuple):
-    """What `mtnet inspect` tells of a cell."""
+    """What `mtnet inspect` prints for a cell."""
 
     rows: int
     updated: float
-    """Rows that move: those with mask 1, or their expected number."""
+    """Number of rows with mask 1, or its expectation."""
     rank: int
     """Of T M T'."""
     spectrum: list[float]
     """Its eigenvalues, largest first."""
     step: float
-    """alpha times their mean: how far a step goes along a direction, on average."""
+    """alpha times the mean eigenvalue: the mean step size."""
     moved: float | None
     """|A' - A| / |A|, for an adapted network."""
 
@@ -66,6 +68,7 @@ class CellSummary(NamedTuple):
 def cell_summary(
     T: Array | None, M: Any, alpha: Any, before: Weights, after: Weights | None = None
 ) -> CellSummary:
+    """The summary of one cell; `after` is its A after adaptation, if there was one."""
     n = before[0].shape[0]
     m = np.ones(n) if M is None else np.broadcast_to(_by_row(M), n)
     if T is None:
@@ -96,6 +99,7 @@ def cell_summaries(
     before: Cells[Weights],
     after: Cells[Weights] | None = None,
 ) -> Cells[CellSummary]:
+    """The summary of every cell."""
     rates = alpha if isinstance(alpha, dict) else dict.fromkeys(before, alpha)
     return {
         c: cell_summary(T.get(c), M.get(c), rates[c], A, after[c] if after else None)
@@ -104,7 +108,7 @@ def cell_summaries(
 
 
 def _by_row(M: Any) -> np.ndarray:
-    """A mask's rows; where every weight has its own entry, their mean."""
+    """Mask per row; the mean of the row if every weight has its own entry."""
     if not isinstance(M, tuple):
         return _double(M)
     return np.mean(np.concatenate([_double(m).reshape(len(m), -1) for m in M], 1), axis=1)

@@ -133,7 +133,7 @@ class Task(NamedTuple):
 
 
 def probed_cells(parts: Split, rule: Rule, inner: AdaptConfig, examples: int) -> frozenset[str]:
-    """Cells with fewer examples than inputs: there a Probe is less work.
+    """Cells with fewer examples than inputs, where a Probe is less work.
 
     First order is excluded: it holds dL/dA constant but learns T and M through the step.
     """
@@ -205,7 +205,7 @@ def adapt_weights(
     A = fold(T, W) if theta.A is None else theta.A
     path = [jax.tree.map(lambda a: a[None], A)]
     if steps:
-        # The first step is outside the loop: there A is the same for all tasks, and its
+        # The first step is outside the loop: at it A is the same for all tasks, and its
         # products are shared under vmap.
         A = one(A, jax.tree.map(lambda m: m[0], M) if per_step else M)
         path.append(jax.tree.map(lambda a: a[None], A))

@@ -1,4 +1,4 @@
-"""Which rows a task may move: Bernoulli masks by Gumbel-softmax (eq. bern, eq. gs)."""
+"""Which rows a task may change: Bernoulli masks by Gumbel-softmax (eq. bern, eq. gs)."""
 
 from typing import Literal
 
@@ -37,14 +37,14 @@ def sample(
 
 
 def deterministic_mask(zeta: Float[Array, "*shape"], how: AtTest) -> Float[Array, "*shape"]:
-    """A mask without chance, for test time: its expectation, or 1 where zeta > 0."""
+    """A deterministic mask for test time: its expectation, or 1 where zeta > 0."""
     if how == "expected":
         return jax.nn.sigmoid(zeta)
     return (zeta > 0).astype(zeta.dtype)
 
 
 def sample_tree(zetas, key: Key[Array, ""], **options):
-    """`sample` for a whole PyTree of logits from one draw, which is cheaper than one each."""
+    """`sample` for a PyTree of logits, from one draw, which is cheaper than one per leaf."""
     flat, unravel = ravel_pytree(zetas)
     return unravel(sample(flat, key, **options)) if flat.size else zetas
 

@@ -1,7 +1,7 @@
-"""Batch normalisation as the published code has it: statistics of the batch at hand, no scale.
+"""Batch normalisation as in the published code: statistics of the current batch, no scale.
 
-A task's queries are then normalised together ("transductive"), which is worth points of accuracy
-and must be said beside a number. `settle` gives the other kind: statistics of the support set only.
+A task's queries are then normalised together ("transductive"), which raises accuracy and must be
+stated with a result. `freeze_batch_stats` gives the other kind: statistics of the support set only.
 """
 
 from collections.abc import Iterator
@@ -25,15 +25,15 @@ _seen: ContextVar[dict[int, BatchStats] | None] = ContextVar("seen", default=Non
 
 
 class BatchNorm(eqx.Module):
-    """(x - mean) / sqrt(var + 1e-3) + offset, over the named axis "batch" and all places."""
+    """(x - mean) / sqrt(var + 1e-3) + offset, over the named axis "batch" and all positions."""
 
     offset: Float[Array, " channels"]
     statistics: BatchStats | None
-    """Mean and variance to use; where None, those of the batch."""
+    """Mean and variance to use. None: those of the batch."""
     axis: int = eqx.field(static=True)
 
     def __init__(self, channels: int, axis: int = 0):
-        """`axis` is where an example has its channels: 0, or -1 for the last."""
+        """Args: `channels`, and the `axis` of the channels in an example, 0 or -1."""
         self.offset, self.statistics, self.axis = jnp.zeros(channels), None, axis
 
     def __call__(self, x: Float[Array, "..."], *, key: Any = None) -> Float[Array, "..."]:
@@ -43,26 +43,34 @@ class BatchNorm(eqx.Module):
         return jnp.moveaxis(x * scale + (self.offset - mean * scale), -1, self.axis)
 
     def _of_batch(self, x: Array) -> BatchStats:
-        places = tuple(range(x.ndim - 1))
-        mean = jax.lax.pmean(jnp.mean(x, places), "batch")
-        square = jax.lax.pmean(jnp.mean(jnp.square(x), places), "batch")
+        positions = tuple(range(x.ndim - 1))
+        mean = jax.lax.pmean(jnp.mean(x, positions), "batch")
+        square = jax.lax.pmean(jnp.mean(jnp.square(x), positions), "batch")
         var = jnp.maximum(square - jnp.square(mean), 0)  # one pass over x; rounding may go below 0
         seen = _seen.get()
         if seen is not None:
             if id(self) in seen:
-                raise InputError("a norm that is used twice has no statistics of its own")
+                raise InputError("a BatchNorm is used twice: use one object per call")
             seen[id(self)] = mean, var
         return mean, var
 
 
 def freeze_batch_stats(net: Net, x: Float[Array, "n ..."]) -> Net:
-    """The network with the statistics of these examples, whatever it sees later."""
+    """Fix the statistics of every `BatchNorm` to those of some examples.
+
+    Args:
+        net: The network.
+        x: Examples, e.g. the support set of a task.
+
+    Returns:
+        The network with fixed statistics.
+    """
 
     where = lambda net: [norm.statistics for norm in _norms(net)]  # noqa: E731
     exchange = partial(eqx.tree_at, where, is_leaf=lambda leaf: leaf is None)
     if not _norms(net):
         return net
-    fresh = exchange(net, [None] * len(_norms(net)))  # whatever it was settled on before
+    fresh = exchange(net, [None] * len(_norms(net)))  # drop earlier statistics
 
     def statistics(x: Array) -> list[BatchStats | None]:
         with _recording() as seen:

@@ -1,11 +1,11 @@
-"""The cheap side of a Linear cell's step.
+"""A cheaper way to compute a Linear cell's step.
 
 A Linear layer's gradient is a product of few factors, dL/dA = D' X, with one row of
 `D = dL/dy` and of `X` per example. `T (M * T' D') X` is therefore the same step as
 `T (M * T' (D' X))`, and cheaper when a task has fewer examples than the layer has inputs.
-A `Probe` stands in for the layer while a task is learned: it computes `A x + b` as before,
-plus `T (M * T' (E x + e))` at `E = 0, e = 0`, which is nothing in value; but its gradient in
-`(E, e)` is the preconditioned gradient, made from vectors instead of matrices.
+A `Probe` replaces the layer while a task is learned: it computes `A x + b` plus
+`T (M * T' (E x + e))` at `E = 0, e = 0`, which is zero in value; its gradient in `(E, e)` is the
+preconditioned gradient, computed from vectors instead of matrices.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from mtnet.core.layers import name_of
 
 
 @jax.custom_jvp
-def nothing(
+def zero_response(
     E: Float[Array, "out in"],
     e: Float[Array, " out"],
     x: Float[Array, " in"],
@@ -29,15 +29,15 @@ def nothing(
 ) -> Float[Array, " out"]:
     """T (M * T' (E x + e)) at E = 0, e = 0."""
     zero = jnp.zeros(T.shape[0], x.dtype)
-    # The same either way; but a value that hangs on x is batched where its derivative is.
+    # make the output depend on x, so that vmap batches value and tangent alike
     return jnp.where(x[0] > 0, zero, zero)
 
 
-@nothing.defjvp
-def _nothing_jvp(primals, tangents):
+@zero_response.defjvp
+def _zero_response_jvp(primals, tangents):
     _, _, x, T, M = primals
     dE, de, *_ = tangents  # the other derivatives carry a factor of E or e, so they vanish
-    return nothing(*primals), T @ (M * (T.T @ (dE @ x + de)))
+    return zero_response(*primals), T @ (M * (T.T @ (dE @ x + de)))
 
 
 class Probe(eqx.Module):
@@ -50,15 +50,16 @@ class Probe(eqx.Module):
     M: Array
 
     def __call__(self, x: Array, *, key: Any = None) -> Array:
-        return self.layer(x) + nothing(self.E, self.e, x, self.T, self.M)
+        return self.layer(x) + zero_response(self.E, self.e, x, self.T, self.M)
 
 
 def zeros(A: Weights) -> Weights:
+    """(E, e) = 0 for a cell."""
     return jnp.zeros_like(A[0]), jnp.zeros(A[0].shape[:1], A[0].dtype)
 
 
 def insert(net: Any, E: Cells[Weights], T: Cells[Array], M: Cells[Any]) -> Any:
-    """Put a Probe in the place of every Linear layer named in E."""
+    """Replace every Linear layer named in E by a Probe."""
 
     def place(path, node):
         name = name_of(path)

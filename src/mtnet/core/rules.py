@@ -1,4 +1,4 @@
-"""A method is a linear map on the gradient: the seven systems of Table 1 in one small table."""
+"""A gradient method is a linear map on the gradient; Table 1 of the paper as one table."""
 
 from typing import Literal, NamedTuple
 
@@ -9,7 +9,7 @@ from mtnet.core.cells import Weights, transform, transpose
 
 
 class Rule(NamedTuple):
-    """Which parts of `g -> alpha T (M * (T' g))` are meta-learned; the others are left out."""
+    """Which parts of `g -> alpha T (M * (T' g))` are meta-learned; the others are absent."""
 
     T: bool = False
     mask: Literal["row", "full"] | None = None
@@ -29,15 +29,15 @@ RULES = {
 
 
 def rows(M: Array, like: Array) -> Array:
-    """A mask with one entry a row, shaped to multiply a weight."""
+    """A mask with one entry per row, shaped to multiply a weight."""
     return M.reshape(M.shape + (1,) * (like.ndim - M.ndim))
 
 
 def metric(T: Array, M: Array | None) -> Array:
-    """T M T', the metric of section 4.2; M has an entry a row, None stands for ones."""
+    """T M T', the metric of section 4.2; M has one entry per row; None means ones."""
     if M is None:
         return T @ jnp.swapaxes(T, -1, -2)
-    rows = jnp.broadcast_to(M, (T.size // T.shape[-1],))  # one entry may stand for all of them
+    rows = jnp.broadcast_to(M, (T.size // T.shape[-1],))  # one entry may serve all rows
     TM = T * rows.reshape(*T.shape[:-2], 1, T.shape[-1])
     return TM @ jnp.swapaxes(T, -1, -2)
 

@@ -1,9 +1,9 @@
 """A head that is the same for every class, so that a task may have any number of them.
 
-Every class begins with the same row of W and the same b, and learns apart from the others; T is a
-multiple of the identity, and one draw of the mask stands for all rows: two classes whose rows stand
-still could not be told apart. theta holds one row, whatever the number of classes: what was
-trained on five ways adapts on twenty. A task's own gradient tells its classes apart.
+Every class starts with the same row of W and the same b; the task's gradient separates them. T is a
+multiple of the identity. All rows share one mask entry: two classes whose rows do not move could
+not be separated. theta holds one row for any number of classes, so a learner trained on five ways
+adapts on twenty.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ def collapse_head(theta: Theta, head: str) -> Theta:
 
 
 def expand_head(theta: Theta, head: str, classes: int) -> Theta:
-    """A row for each class; of zeta, the one for all."""
+    """One row per class; zeta keeps the one row for all classes."""
     return _each(theta, head, lambda a: jnp.broadcast_to(a, (classes, *a.shape[1:])))
 
 

@@ -93,7 +93,7 @@ def meta_train(
 def _report(
     callback: Callable[[int, float], None] | None, show: bool
 ) -> Callable[[int, int, int, float], None] | None:
-    """`(iteration, done, total, loss)`: print a line and call back; None if there is neither."""
+    """`(iteration, done, total, loss)`: print a line and call back; None without either."""
 
     def report(iteration: int, done: int, total: int, loss: float) -> None:
         if show:

@@ -38,7 +38,7 @@ class Method(NamedTuple):
     @property
     def takes(self) -> frozenset[str]:
         """Names of the options of `make`."""
-        return frozenset(inspect.signature(self.make).parameters) - {"net"}
+        return frozenset(inspect.signature(self.make).parameters) - {"net", "rule"}
 
 
 def _compares(about: str, make: Callable[..., Learner], adapts: str) -> Method:

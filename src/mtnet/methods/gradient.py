@@ -1,6 +1,7 @@
-"""Gradient methods without masks: MAML, Meta-SGD and T-nets."""
+"""Gradient methods: one for any rule, and those without masks, MAML, Meta-SGD and T-nets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from jaxtyping import Array
@@ -12,6 +13,18 @@ from mtnet.core.rules import RULES
 from mtnet.core.types import Learner, Loss
 from mtnet.errors import check_options
 from mtnet.methods.learner import gradient_learner
+
+
+def by_rule(name: str) -> Callable[..., Learner]:
+    """The method of any rule, `(net, **options) -> Learner`, with all options.
+
+    Args:
+        name: A key of RULES.
+
+    Returns:
+        `gradient_learner` with this rule.
+    """
+    return partial(gradient_learner, rule=RULES[name])
 
 
 @check_options

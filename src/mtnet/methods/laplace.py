@@ -1,8 +1,8 @@
 """L-MAML (Grant et al. 2018): MAML as empirical Bayes, with a Laplace approximation.
 
 A task's weights are a latent variable; integrating them out around the adapted ones adds
-1/2 log det H to the query loss, H being the curvature of the support loss there. H is taken cell
-by cell as a Kronecker product, from the gradients G_i of the single examples:
+1/2 log det H to the query loss, H being the curvature of the support loss. H is approximated
+cell by cell as a Kronecker product, from the gradients G_i of the single examples:
 
     H = L (x) R,   L = mean G_i G_i' / sqrt(t),   R = mean G_i' G_i / sqrt(t),   t = mean |G_i|^2,
 

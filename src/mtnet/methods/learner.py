@@ -85,11 +85,11 @@ def gradient_learner(
         for cell, (W, *_) in parts.W.items():
             check_size(cell, len(W), parts.groups[cell], W.dtype.itemsize)
     rate = alpha if step_size is None else step_size
-    made = _GradientLearner(
+    ours = _GradientLearner(
         parts, rule, inner, loss, rate, shared_head, initialise, uses_dropout(net)
     )
     return Learner(
-        made.init, made.adapt, made.query_loss, made.trajectory, made.precompute, made.adapt_info
+        ours.init, ours.adapt, ours.query_loss, ours.trajectory, ours.precompute, ours.adapt_info
     )
 
 
@@ -103,6 +103,8 @@ def _share_rows(parts: Split, head: str) -> Split:
 
 @dataclass(frozen=True, eq=False)
 class _GradientLearner:
+    """The functions of a Learner, which share these fields."""
+
     parts: Split
     rule: Rule
     inner: AdaptConfig

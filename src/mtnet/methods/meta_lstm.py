@@ -41,7 +41,7 @@ class Gate(NamedTuple):
 
 
 class LSTMParams(NamedTuple):
-    """theta: the first weights, and how they move."""
+    """theta: the initial weights, and the parameters of their update."""
 
     c: Float[Array, " weights"]
     lstm: eqx.nn.LSTMCell
@@ -50,7 +50,7 @@ class LSTMParams(NamedTuple):
 
 
 class LSTMState(NamedTuple):
-    """What goes from one step to the next: weights, both gates, and the LSTM's own (h, c)."""
+    """State between steps: weights, both gates, and the LSTM's (h, c)."""
 
     c: Float[Array, " weights"]
     i: Float[Array, " weights"]
@@ -88,7 +88,7 @@ def meta_lstm(
     def init(key: Key[Array, ""]) -> LSTMParams:
         to_net, to_lstm, to_i, to_f = jax.random.split(key, 4)
         c = ravel_pytree(initial_arrays(net, initialise, to_net))[0]
-        # Steps begin small, around sigmoid(-4.5) = 0.01, and next to nothing is forgotten.
+        # step sizes start around sigmoid(-4.5) = 0.01, and forget gates near 1
         gates = gate(to_i, -5.0, -4.0), gate(to_f, 4.0, 6.0)
         return LSTMParams(c, eqx.nn.LSTMCell(4, HIDDEN, key=to_lstm), *gates)
 
@@ -124,7 +124,7 @@ def meta_lstm(
 
 
 def first(theta: LSTMParams) -> LSTMState:
-    """Learned weights, and an LSTM that has seen nothing."""
+    """The state before the first step."""
     empty = jnp.zeros((len(theta.c), HIDDEN), theta.c.dtype)
     return LSTMState(theta.c, jnp.zeros_like(theta.c), jnp.ones_like(theta.c), (empty, empty))
 
@@ -132,7 +132,7 @@ def first(theta: LSTMParams) -> LSTMState:
 def move(
     theta: LSTMParams, state: LSTMState, value: Scalar, g: Float[Array, " weights"]
 ) -> LSTMState:
-    """One step: the LSTM sees loss and gradient, the gates follow it, the weights the gates."""
+    """One step: LSTM of loss and gradient, then the gates, then the weights."""
     loss_seen = jnp.broadcast_to(preprocess(value), (len(g), 2))
     memory = jax.vmap(theta.lstm)(jnp.concatenate([preprocess(g), loss_seen], axis=1), state.memory)
     i = theta.i(memory[0], state.c, state.i)
@@ -141,6 +141,7 @@ def move(
 
 
 def gate(key: Key[Array, ""], low: float, high: float) -> Gate:
+    """Initial parameters of a gate; its bias is uniform in [low, high]."""
     to_h, to_c, to_last, to_b = jax.random.split(key, 4)
     small = lambda key, *shape: jax.random.uniform(key, shape, minval=-0.01, maxval=0.01)  # noqa: E731
     b = jax.random.uniform(to_b, (), minval=low, maxval=high)

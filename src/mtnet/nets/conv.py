@@ -19,8 +19,7 @@ Net = TypeVar("Net")
 class Conv2d(eqx.nn.Conv2d):
     """eqx.nn.Conv2d, faster: same arguments, same values and derivatives of every order.
 
-    Only the weight is stored otherwise, (out, height, width, in / groups), so that a row of it is
-    laid out as a patch is.
+    The weight is stored as (out, height, width, in / groups), the layout of a patch.
     """
 
     def __init__(self, *args: Any, **options: Any):
@@ -35,7 +34,7 @@ class Conv2d(eqx.nn.Conv2d):
     def channels_last(
         self, x: Float[Array, "height width channels"]
     ) -> Float[Array, "new_height new_width out"]:
-        """The same for pictures with channels last, which saves turning them about."""
+        """The same for images with channels last, without transposing them."""
         x, at = self._laid(x[None])
         if self.groups == 1:
             y = convolve(x, self.weight, at)[0]
@@ -60,12 +59,26 @@ class Conv2d(eqx.nn.Conv2d):
 
 
 def use_fast_conv(net: Net) -> Net:
-    """The same network with every eqx.nn.Conv2d exchanged for ours."""
+    """Replace every eqx.nn.Conv2d of a network by `mtnet.Conv2d`.
+
+    Args:
+        net: The network.
+
+    Returns:
+        The network, faster, with the same values.
+    """
     return _exchange(net, eqx.nn.Conv2d, Conv2d, 1, -1)
 
 
 def use_eqx_conv(net: Net) -> Net:
-    """The way back: every Conv2d of ours as an eqx.nn.Conv2d again."""
+    """Replace every `mtnet.Conv2d` of a network by eqx.nn.Conv2d.
+
+    Args:
+        net: The network.
+
+    Returns:
+        The network with the same values.
+    """
     return _exchange(net, Conv2d, eqx.nn.Conv2d, -1, 1)
 
 
@@ -73,10 +86,10 @@ def _exchange(net: Net, old: type, new: type, source: int, target: int) -> Net:
     def one(node: Any) -> Any:
         if type(node) is not old:
             return node
-        made: Any = object.__new__(new)
+        layer: Any = object.__new__(new)
         for name, value in vars(node).items():
             moved = jnp.moveaxis(value, source, target) if name == "weight" else value
-            object.__setattr__(made, name, moved)
-        return made
+            object.__setattr__(layer, name, moved)
+        return layer
 
     return jax.tree.map(one, net, is_leaf=lambda node: type(node) is old)

@@ -2,9 +2,9 @@
 
 <g, x * W> is linear in each of its three arguments. The derivatives of a convolution, of every
 order, are therefore three functions that differentiate into each other: y(x, W), x(g, W) and
-W(x, g). XLA is quick at the first two where pictures share their kernels, laid out as it likes
-them; where tasks have kernels of their own, one task comes after the other. The third is a
-product of patches, an example at a time where the patches of all would not stay in the cache.
+W(x, g). XLA computes the first two fast if images share their kernels, in the layout used here;
+tasks with kernels of their own run one after the other. The third is a product of patches, one
+example at a time if the patches of all would not fit in the cache.
 """
 
 from functools import partial
@@ -17,14 +17,14 @@ from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
 CACHE = 2**18
-"""Numbers in the patches that are made at once."""
+"""Largest number of entries in patches that are computed at once."""
 
-Pictures = Float[Array, "_n _height _width _channels"]
+Images = Float[Array, "_n _height _width _channels"]
 Kernels = Float[Array, "_out _height _width _in"]
 
 
 class Geometry(NamedTuple):
-    """How kernels are laid on pictures of a size."""
+    """Image size, kernel size, stride, padding and dilation."""
 
     size: tuple[int, ...]
     kernel: tuple[int, ...]
@@ -33,14 +33,14 @@ class Geometry(NamedTuple):
     dilation: tuple[int, ...]
 
 
-def convolve(x: Pictures, W: Kernels, at: Geometry) -> Pictures:
+def convolve(x: Images, W: Kernels, at: Geometry) -> Images:
     """y(x, W), channels last."""
     kind = jnp.result_type(x, W)
     return y_of.bind(x.astype(kind), W.astype(kind), at=at)
 
 
-def patches(x: Pictures, at: Geometry) -> Float[Array, "_n _height _width _kernel _channels"]:
-    """What each position of a kernel sees, for all places of the kernel at once."""
+def patches(x: Images, at: Geometry) -> Float[Array, "_n _height _width _kernel _channels"]:
+    """The input window of every output position."""
     x = jnp.pad(x, [(0, 0), *at.padding, (0, 0)])
     size = [
         (n - d * (k - 1) - 1) // s + 1
@@ -56,22 +56,22 @@ def patches(x: Pictures, at: Geometry) -> Float[Array, "_n _height _width _kerne
     return jnp.stack([seen(i, j) for i in range(at.kernel[0]) for j in range(at.kernel[1])], axis=3)
 
 
-def _pictures(x: Pictures, W: Kernels, *, at: Geometry) -> Pictures:
+def _forward(x: Images, W: Kernels, *, at: Geometry) -> Images:
     return _convolution(x, jnp.transpose(W, (1, 2, 3, 0)), at)
 
 
-def _turned(g: Pictures, W: Kernels, *, at: Geometry) -> Pictures:
-    """A convolution with the kernels turned about; a stride becomes gaps in g."""
+def _turned(g: Images, W: Kernels, *, at: Geometry) -> Images:
+    """A convolution with flipped kernels; a stride becomes gaps in g."""
     reach = [d * (k - 1) for k, d in zip(at.kernel, at.dilation, strict=True)]
     spread = [s * (n - 1) + 1 for n, s in zip(g.shape[1:3], at.stride, strict=True)]
     before = [r - p[0] for r, p in zip(reach, at.padding, strict=True)]
     after = [n + r - s - b for n, r, s, b in zip(at.size, reach, spread, before, strict=True)]
     turned = jnp.transpose(jnp.flip(W, (1, 2)), (1, 2, 0, 3))
-    there = at._replace(stride=(1, 1), padding=tuple(zip(before, after, strict=True)))
-    return _convolution(g, turned, there, gaps=at.stride)
+    full = at._replace(stride=(1, 1), padding=tuple(zip(before, after, strict=True)))
+    return _convolution(g, turned, full, gaps=at.stride)
 
 
-def _kernels(x: Pictures, g: Pictures, *, at: Geometry) -> Kernels:
+def _kernels(x: Images, g: Images, *, at: Geometry) -> Kernels:
     channels, out = x.shape[-1], g.shape[-1]
     places = at.kernel[0] * at.kernel[1] * channels
 
@@ -88,7 +88,7 @@ def _kernels(x: Pictures, g: Pictures, *, at: Geometry) -> Kernels:
     return W.reshape(out, *at.kernel, channels)
 
 
-def _convolution(x: Pictures, W: Array, at: Geometry, gaps: tuple[int, ...] = (1, 1)) -> Array:
+def _convolution(x: Images, W: Array, at: Geometry, gaps: tuple[int, ...] = (1, 1)) -> Array:
     return jax.lax.conv_general_dilated(
         x,
         W,
@@ -101,38 +101,38 @@ def _convolution(x: Pictures, W: Array, at: Geometry, gaps: tuple[int, ...] = (1
 
 
 def _primitive(name: str, function: Any) -> Primitive:
-    """A function of two arrays that JAX does not look into; it is told the derivatives below."""
-    made = Primitive(name)
+    """A primitive of two arrays; its derivatives are registered below."""
+    primitive = Primitive(name)
 
     def shape(a: Any, b: Any, *, at: Geometry) -> jax.core.ShapedArray:
-        found = jax.eval_shape(partial(function, at=at), a, b)
-        return jax.core.ShapedArray(found.shape, found.dtype)
+        out = jax.eval_shape(partial(function, at=at), a, b)
+        return jax.core.ShapedArray(out.shape, out.dtype)
 
-    made.def_impl(jax.jit(function, static_argnames="at"))
-    made.def_abstract_eval(shape)
-    mlir.register_lowering(made, mlir.lower_fun(function, multiple_results=False))
-    batching.primitive_batchers[made] = partial(_batched, made)
-    return made
+    primitive.def_impl(jax.jit(function, static_argnames="at"))
+    primitive.def_abstract_eval(shape)
+    mlir.register_lowering(primitive, mlir.lower_fun(function, multiple_results=False))
+    batching.primitive_batchers[primitive] = partial(_batched, primitive)
+    return primitive
 
 
-def _batched(made: Primitive, arrays: Any, axes: Any, *, at: Geometry) -> tuple[Array, int]:
-    """More pictures with the same kernels are a longer batch; anything else goes one by one."""
+def _batched(primitive: Primitive, arrays: Any, axes: Any, *, at: Geometry) -> tuple[Array, int]:
+    """More images with the same kernels are a longer batch; anything else runs one by one."""
     a, b = (
         v if axis is None else jnp.moveaxis(v, axis, 0)
         for v, axis in zip(arrays, axes, strict=True)
     )
-    if made is not W_of and axes[1] is None:
-        y = made.bind(a.reshape(-1, *a.shape[2:]), b, at=at)
+    if primitive is not W_of and axes[1] is None:
+        y = primitive.bind(a.reshape(-1, *a.shape[2:]), b, at=at)
         return y.reshape(*a.shape[:2], *y.shape[1:]), 0
     if axes[0] is None:
-        return jax.lax.map(lambda b: made.bind(a, b, at=at), b), 0
+        return jax.lax.map(lambda b: primitive.bind(a, b, at=at), b), 0
     if axes[1] is None:
-        return jax.lax.map(lambda a: made.bind(a, b, at=at), a), 0
-    return jax.lax.map(lambda pair: made.bind(*pair, at=at), (a, b)), 0
+        return jax.lax.map(lambda a: primitive.bind(a, b, at=at), a), 0
+    return jax.lax.map(lambda pair: primitive.bind(*pair, at=at), (a, b)), 0
 
 
 y_of, x_of, W_of = (
-    _primitive("y_of", _pictures),
+    _primitive("y_of", _forward),
     _primitive("x_of", _turned),
     _primitive("W_of", _kernels),
 )

@@ -16,6 +16,7 @@ def section(results: dict[str, Any]) -> str:
     """One experiment: commands, a table per group of columns, notes, the mean of each seed."""
     commands = dict.fromkeys(r.get("command", results["command"]) for r in results["rows"])
     parts = [f"## {results['experiment']}\n", "\n".join(f"    {c}" for c in commands) + "\n"]
+    parts += _commits(results)
     header, rows = grid(results)
     for picked in _groups(header):
         parts.append(table([header[i] for i in picked], [[r[i] for i in picked] for r in rows]))
@@ -45,9 +46,15 @@ def plain(results: dict[str, Any]) -> str:
     rows = results["rows"]
     header = [key for key in rows[0] if not isinstance(rows[0][key], (dict, list))]
     body = [[_cell(row.get(key)) for key in header] for row in rows]
-    return "\n".join(
-        [f"## {results['experiment']}\n", f"    {results['command']}\n", table(header, body)]
-    )
+    top = [f"## {results['experiment']}\n", f"    {results['command']}\n"]
+    return "\n".join([*top, *_commits(results), table(header, body)])
+
+
+def _commits(results: dict[str, Any]) -> list[str]:
+    """The commits that the rows were made with, if they are known."""
+    commits = dict.fromkeys(row.get("commit", results.get("commit")) for row in results["rows"])
+    names = ", ".join(f"`{commit}`" for commit in commits if commit)
+    return [f"Made with commit {names}.\n"] if names else []
 
 
 def document(all_results: Sequence[dict[str, Any]]) -> str:

@@ -16,16 +16,16 @@ class FamilyEntry(NamedTuple):
     preset: dict[str, Any] = {}  # noqa: RUF012
     """Settings that differ from those of section 6.1, `alpha` and `steps` included."""
     shape: tuple[int, int, int, int, int] | None = None
-    """Of the training pictures (class, example, height, width, channel), where there are any."""
+    """Of the training images (class, example, height, width, channel), for an image set."""
     tests: dict[str, Any] = {"shots": (5, 10, 20), "tasks": 10_000}  # noqa: RUF012
-    """What `mtnet evaluate` measures when nothing else is said."""
+    """Defaults of `mtnet evaluate`."""
     images: bool = False
     own: bool = False
-    """The data are the user's, in the file that `mtnet fit` makes."""
+    """The data are the user's, in the file that `mtnet fit` writes."""
 
     @property
     def splits(self) -> bool:
-        """Whether there are classes, or groups, apart for training, validation and test."""
+        """Whether training, validation and test have classes or groups of their own."""
         return self.shape is not None or self.own
 
 
@@ -58,7 +58,7 @@ FAMILIES: dict[str, FamilyEntry] = {
         images=True,
     ),
     "table": FamilyEntry(
-        "groups of rows of your own, a task each (mtnet fit FILE)",
+        "your own table, one task per group of rows (mtnet fit FILE)",
         group_tasks,
         {"iterations": 10_000, "alpha": 0.05, "steps": 5, "W_sd": 0.1, "at_test": "expected"}
         | {"schedule": "cosine", "validate_every": 1_000},
@@ -66,7 +66,7 @@ FAMILIES: dict[str, FamilyEntry] = {
         own=True,
     ),
     "images": FamilyEntry(
-        "folders of pictures of your own, a class each (mtnet fit --images)",
+        "your own folders of images, one per class (mtnet fit --images)",
         ragged_episodes,
         IMAGES
         | {

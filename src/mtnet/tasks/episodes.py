@@ -1,4 +1,4 @@
-"""N-way K-shot episodes drawn from one array of pictures, on the device, inside compiled code."""
+"""N-way K-shot episodes drawn from one array of images, inside compiled code."""
 
 from typing import Any
 
@@ -20,16 +20,21 @@ def image_episodes(
     queries: int = 1,
     rotations: bool = False,
 ) -> Family:
-    """Tasks that tell `ways` classes apart; a class and its label meet by chance.
+    """Classification tasks with random classes and random labels.
 
-    Pictures come as floats in [0, 1], channels first, class by class.
+    Images are floats in [0, 1], channels first, class by class.
 
-    **Arguments:**
-    - `pixels`: all pictures, uint8 (class, example, height, width, channel); give it as an
-      argument of the compiled function around this one: a large constant compiles for minutes.
-    - `shots`, `queries`: examples of each class; no picture is both.
-    - `rotations`: turn each class of a task by 0, 90, 180 or 270 degrees, which makes four
-      classes of one; two of them never meet in a task.
+    Args:
+        pixels: All images, uint8 (class, example, height, width, channel). Make it an argument of
+            the compiled function around this one: a large constant compiles for minutes.
+        ways: Classes per task.
+        shots: Support examples per class.
+        queries: Query examples per class; no image is both.
+        rotations: Rotate each class of a task by 0, 90, 180 or 270 degrees, which makes four
+            classes of one; two of them never occur in one task.
+
+    Returns:
+        The family.
     """
     check_episode(pixels.shape, ways, shots, queries, rotations)
 
@@ -47,9 +52,9 @@ def image_episodes(
 
 
 def all_classes(pixels: Any, count: int, *, rotations: bool = False) -> Family:
-    """No tasks: `count` pictures of any classes, each labelled with its own among all of them.
+    """Batches of `count` images of all classes, for pretraining; support and query are the same.
 
-    Support and query are the same pictures. With rotations a class makes four.
+    With rotations every class counts as four.
     """
     classes, examples = pixels.shape[:2]
 
@@ -74,27 +79,27 @@ def check_episode(
     check_ways(ways, classes)
     if shots + queries > examples:
         raise InputError(
-            f"{shots} shots and {queries} queries need {shots + queries} pictures of a class; "
+            f"{shots} shots and {queries} queries need {shots + queries} images per class; "
             f"there are {examples}"
         )
     if rotations and height != width:
-        raise InputError(f"only square pictures can be turned; these are {height}x{width}")
+        raise InputError(f"only square images can be rotated; these are {height}x{width}")
 
 
 def check_ways(ways: int, classes: int) -> None:
     if not 2 <= ways <= classes:
-        raise InputError(f"ways must be from 2 to the {classes} classes there are; it is {ways}")
+        raise InputError(f"ways must be from 2 to the {classes} classes of the data; it is {ways}")
 
 
 def as_episode(x: Array, shots: int) -> Episode:
-    """Pictures (class, example, height, width, channel) as support and query, labels in order."""
+    """Images (class, example, height, width, channel) as support and query, labels in order."""
     x = as_floats(x)
     y = jnp.broadcast_to(jnp.arange(x.shape[0])[:, None], x.shape[:2])
     return Episode(_flat(x[:, :shots], y[:, :shots]), _flat(x[:, shots:], y[:, shots:]))
 
 
 def as_floats(pixels: Array) -> Array:
-    """From 0 to 1, channels before height and width: what networks take."""
+    """Floats in [0, 1] with channels first, as networks take them."""
     return jnp.moveaxis(pixels, -1, -3).astype(jnp.float32) / 255
 
 
@@ -103,9 +108,9 @@ def without_replacement(key: Key[Array, ""], n: int, k: int) -> Array:
     return jax.lax.top_k(jax.random.uniform(key, (n,)), k)[1]
 
 
-def turn(pictures: Array, quarters: Array) -> Array:
-    """Turn (examples, height, width, channels) by a traced number of quarters."""
-    turned = jnp.stack([jnp.rot90(pictures, k, (1, 2)) for k in range(4)])
+def turn(images: Array, quarters: Array) -> Array:
+    """Rotate (examples, height, width, channels) by a traced number of quarter turns."""
+    turned = jnp.stack([jnp.rot90(images, k, (1, 2)) for k in range(4)])
     return turned[quarters]
 
 

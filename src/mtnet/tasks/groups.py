@@ -1,4 +1,4 @@
-"""Tasks from your own data: a group of rows is a task, or a group of pictures a class."""
+"""Tasks from your own data: a group of rows is a task, or a group of images is a class."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,16 @@ class Groups(NamedTuple):
 
 
 def sort_by_group(x: np.ndarray, y: np.ndarray, groups: np.ndarray) -> tuple[Groups, list[Any]]:
-    """Sort rows by group; returns the names of the groups too."""
+    """Sort rows by group.
+
+    Args:
+        x: Inputs, one row per example.
+        y: Targets, one per example.
+        groups: Name of each example's group.
+
+    Returns:
+        The sorted rows, and the names of the groups.
+    """
     if not len(x) == len(y) == len(groups):
         raise InputError(
             f"there are {len(x)} rows of inputs, {len(y)} of targets and {len(groups)} of groups: "
@@ -48,11 +57,19 @@ def select_groups(rows: Groups, chosen: list[int]) -> Groups:
 
 
 def group_tasks(rows: Groups, *, shots: int = 10, queries: int = 10) -> Family:
-    """A task is a group, drawn evenly; its support and query are different rows of it.
+    """A task is a group, drawn uniformly; its support and query are different rows of it.
 
-    A vector of whole numbers as targets are classes, anything else a regression, (rows, outputs).
-    Where there are many rows, let them be an argument of the compiled function around this one:
-    `meta_train(learner, grouped, data=rows, ...)`; large constants compile for minutes.
+    Targets that are a vector of integers are classes, others, (rows, outputs), a regression. With
+    many rows use `meta_train(learner, group_tasks, data=rows, ...)`: as constants they would
+    compile for minutes.
+
+    Args:
+        rows: From `sort_by_group`.
+        shots: Support rows per task.
+        queries: Query rows per task.
+
+    Returns:
+        The family.
     """
     check_sizes(shots, queries)
     rows = _on_device(rows)
@@ -73,11 +90,22 @@ def group_tasks(rows: Groups, *, shots: int = 10, queries: int = 10) -> Family:
 def ragged_episodes(
     rows: Groups, *, ways: int = 5, shots: int = 1, queries: int = 1, rotations: bool = False
 ) -> Family:
-    """As `episodes`, with classes of unequal size: a group of rows is a class of pictures."""
+    """As `image_episodes`, with classes of unequal size.
+
+    Args:
+        rows: From `sort_by_group`: a group is a class, a row an image.
+        ways: Classes per task.
+        shots: Support images per class.
+        queries: Query images per class.
+        rotations: Rotate each class of a task by a random multiple of 90 degrees.
+
+    Returns:
+        The family.
+    """
     check_sizes(shots, queries)
     check_ways(ways, rows.count.shape[0])
     rows = _on_device(rows)
-    _check_counts(rows, shots, queries, "classes", "pictures")
+    _check_counts(rows, shots, queries, "classes", "images")
 
     def sample(key: Key[Array, ""]) -> Episode:
         to_classes, to_examples, to_turns = jax.random.split(key, 3)
@@ -99,8 +127,8 @@ def _on_device(rows: Groups) -> Groups:
 def distinct(key: Key[Array, ""], n: Int[Array, ""], k: int) -> Int[Array, " k"]:
     """k different numbers below n, which may be traced, each choice equally likely (Floyd)."""
 
-    def add(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
-        chosen, keys = found
+    def add(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        chosen, keys = carry
         top = n - k + i
         drawn = jax.random.randint(keys[i], (), 0, top + 1)
         taken = jnp.any(jnp.where(jnp.arange(k) < i, chosen == drawn, False))
@@ -113,7 +141,7 @@ def distinct(key: Key[Array, ""], n: Int[Array, ""], k: int) -> Int[Array, " k"]
 
 
 def _check_counts(rows: Groups, shots: int, queries: int, what: str, of: str) -> None:
-    """Refuse groups that are too small, where their sizes are known."""
+    """Raise an InputError if groups are too small, if their sizes are known."""
     known = isinstance(rows.count, (np.ndarray, jax.Array))
     if not known or isinstance(rows.count, jax.core.Tracer):
         return
@@ -121,5 +149,5 @@ def _check_counts(rows: Groups, shots: int, queries: int, what: str, of: str) ->
     if few:
         raise InputError(
             f"{few} {what} have fewer than the {shots} + {queries} {of} that shots and queries "
-            "need: leave them out, or ask for fewer"
+            "need: remove them, or ask for fewer"
         )

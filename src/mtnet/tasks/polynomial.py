@@ -20,9 +20,15 @@ def polynomial(
 ) -> Family:
     """Polynomials of one order with uniform coefficients.
 
-    **Arguments:**
-    - `x_max`: x is uniform in [-x_max, x_max]; the published code has 2, the text implies 5.
-    - `damp_coefficients`: c_i / 2^i instead of c_i, as in the published code.
+    Args:
+        order: Order of the polynomials.
+        shots: Support examples per task.
+        queries: Query examples per task.
+        x_max: x is uniform in [-x_max, x_max]; the published code has 2, the text implies 5.
+        damp_coefficients: c_i / 2^i instead of c_i, as in the published code.
+
+    Returns:
+        The family.
     """
     check_sizes(shots, queries)
     if order < 0:

@@ -10,13 +10,22 @@ from mtnet.errors import InputError
 
 
 def check_sizes(shots: int, queries: int) -> None:
+    """Raise an InputError for a task without examples."""
     for name, value in (("shots", shots), ("queries", queries)):
         if value < 1:
             raise InputError(f"{name} must be at least 1; it is {value}")
 
 
 def sine(shots: int = 10, queries: int = 10) -> Family:
-    """A in [0.1, 5], w in [0.8, 1.2], b in [0, pi], x in [-5, 5], all uniform."""
+    """Sine waves: A in [0.1, 5], w in [0.8, 1.2], b in [0, pi], x in [-5, 5], all uniform.
+
+    Args:
+        shots: Support examples per task.
+        queries: Query examples per task.
+
+    Returns:
+        The family.
+    """
     check_sizes(shots, queries)
 
     def sample(key: Key[Array, ""]) -> Episode:
