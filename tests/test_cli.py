@@ -173,7 +173,7 @@ def tiny(experiment):
 
     def trainings(quick, seeds):
         configs = list(experiment.trainings(True, seeds).items())
-        small = {"iterations": 500, "width": 4}
+        small = {"iterations": 50, "log_every": 25, "width": 4}
         few = {"figure4": slice(None), "table1-also": slice(0, 2)}
         chosen = configs[few.get(experiment.name, slice(-1, None))]
         return {k: c.replace(sweep=c.sweep[-2:], **small) for k, c in chosen}

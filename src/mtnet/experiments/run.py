@@ -125,7 +125,8 @@ def rows_to_keep(
 ) -> list[dict[str, Any]]:
     """Rows of an earlier call with the same protocol, of trainings that are not chosen now."""
     before = old["protocol"]
-    if any(before.get(key) != about[key] for key in ("seeds", "tasks", "quick")):
+    number = lambda value: str(value).partition(" ")[0]  # noqa: E731  (wording may change)
+    if any(number(before.get(key)) != number(about[key]) for key in ("seeds", "tasks", "quick")):
         return []
 
     def is_same(name: str) -> bool:
