@@ -92,20 +92,25 @@ def train(
                 line: dict[str, Any] = {"iteration": done, "loss": mean}
                 if _is_due(done, size, outer.validate_every, outer.iterations):
                     line["validation"] = validate(state)
-                    if sign * line["validation"].mean() > best:
-                        best = sign * line["validation"].mean()
-                        save_state(run.best, done, state.theta, keep=1)
+                    best = _keep_best(run, done, state, sign * line["validation"].mean(), best)
                 write_metrics(log, line | {"seconds": seconds})
                 report(Progress(done, mean))
-                stopping = bool(signals) or out_of_time()
                 due = _is_due(done, size, checkpoint_every, outer.iterations)
-                if due or stopping or "validation" in line:
+                if due or signals or out_of_time() or "validation" in line:
                     save_state(run.checkpoints, done, state)
                 if signals and done < outer.iterations:
                     raise Stopped(f"stopped at iteration {done}")
     except OSError as error:
         raise InputError(f"cannot write to {run.folder}: {error.strerror}") from None
     return state
+
+
+def _keep_best(run: Run, done: int, state: TrainState, score: float, best: float) -> float:
+    """Save the meta-parameters if their validation score is the best; returns the best score."""
+    if not score > best:  # also if it is not a number
+        return best
+    save_state(run.best, done, state.theta, keep=1)
+    return score
 
 
 def _is_due(done: int, size: int, every: int | None, last: int) -> bool:
