@@ -30,23 +30,31 @@ def learner(kind, make=mtnet.mt_net, **more):
 def test_a_network_of_each_kind_is_transformed_trained_and_adapted(name):
     kind = networks.KINDS[name]
     made, episode = learner(kind, steps=1), networks.episode(kind)
-    theta = made.init(KEY)
-    step = jax.jit(jax.value_and_grad(made.loss))
     adam = optax.adam(0.02)
-    state = adam.init(theta)
-    losses = []
-    for i in range(15):
-        loss, slope = step(theta, episode, jax.random.fold_in(KEY, i))
-        assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(slope))
+
+    def step(carry, key):
+        theta, state = carry
+        loss, slope = jax.value_and_grad(made.loss)(theta, episode, key)
         updates, state = adam.update(slope, state, theta)
-        theta = optax.apply_updates(theta, updates)
-        losses.append(loss)
-    assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
-    model = eqx.filter_jit(made.adapt)(theta, episode.support, KEY)
+        finite = [jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(slope)]
+        return (optax.apply_updates(theta, updates), state), (loss, jnp.all(jnp.array(finite)))
+
+    @eqx.filter_jit
+    def train_and_adapt():
+        theta = made.init(KEY)
+        (theta, _), (losses, finite) = jax.lax.scan(
+            step, (theta, adam.init(theta)), jax.random.split(KEY, 15)
+        )
+        model = made.adapt(theta, episode.support, KEY)
+        return losses, finite, model, predict(model, episode.query.x)
+
+    losses, finite, model, predictions = train_and_adapt()
+    assert finite.all()
+    assert losses[-5:].sum() < 0.9 * losses[:5].sum()
     assert type(model) is type(kind.net)
     like = lambda net: {n: (a.shape, a.dtype) for n, a in leaves_by_name(arrays(net)).items()}  # noqa: E731
     assert like(model) == like(kind.net)
-    assert predict(model, episode.query.x).shape == (6, networks.CLASSES)
+    assert predictions.shape == (6, networks.CLASSES)
 
 
 @every_kind
@@ -58,17 +66,18 @@ def test_the_laws_hold_for_each_kind(name):
     again = arrays(parts.join(parts.W, parts.rest))
     assert_close(again, arrays(kind.net))
 
-    still = learner(kind, steps=0)
-    assert_close(arrays(still.adapt(still.init(KEY), episode.support, KEY)), again)
+    @eqx.filter_jit
+    def from_init(made, change=lambda theta: theta):
+        return made.adapt(change(made.init(KEY)), episode.support, KEY)
 
+    assert_close(arrays(from_init(learner(kind, steps=0))), again)
     mt, maml = learner(kind), learner(kind, mtnet.maml)
     adapt = eqx.filter_jit(mt.adapt)
-    adapted = adapt(all_rows(mt.init(KEY)), episode.support, KEY)
-    plain = eqx.filter_jit(maml.adapt)(maml.init(KEY), episode.support, KEY)
+    adapted, plain = from_init(mt, all_rows), from_init(maml)
     assert_close(arrays(adapted), arrays(plain), rtol=1e-7)
     assert differ(arrays(adapted), again)
 
-    theta = all_rows(shaken(mt.init(KEY)))
+    theta = jax.jit(lambda: all_rows(shaken(mt.init(KEY))))()
     backwards = jax.tree.map(lambda a: a[::-1], episode.support)
     one, other = (adapt(theta, s, KEY) for s in (episode.support, backwards))
     assert_close(arrays(one), arrays(other), rtol=1e-6, atol=1e-9)

@@ -92,7 +92,9 @@ def train(
                 line: dict[str, Any] = {"iteration": done, "loss": mean}
                 if _is_due(done, size, outer.validate_every, outer.iterations):
                     line["validation"] = validate(state)
-                    best = _keep_best(run, done, state, sign * line["validation"].mean(), best)
+                    best = _keep_best(
+                        run, done, state, sign * float(line["validation"].mean()), best
+                    )
                 write_metrics(log, line | {"seconds": seconds})
                 report(Progress(done, mean))
                 due = _is_due(done, size, checkpoint_every, outer.iterations)
