@@ -74,7 +74,8 @@ def summarise(losses: np.ndarray) -> Summary:
         The summary.
     """
     losses = np.asarray(losses, np.float64)
-    diverged = int(np.sum(~(losses <= DIVERGED_ABOVE)))
+    losses = np.where(np.isnan(losses), np.inf, losses)  # the median of a few nan is not nan
+    diverged = int(np.sum(losses > DIVERGED_ABOVE))
     if not np.all(np.isfinite(losses)):
         return Summary(float("inf"), float("inf"), float(np.median(losses)), diverged)
     spread = np.std(losses, ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else float("inf")
