@@ -21,7 +21,9 @@ def main(arguments: Sequence[str]) -> None:
 def export(
     run: RunFolder, out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
 ) -> None:
-    """Write a trained network to one file, for mtnet.load and mtnet classify.
+    """Write a trained network to one file.
+
+    `mtnet.load` reads it, and `mtnet classify --network` if it was trained on omniglot.
 
     Args:
         run: Run folder; the best network on validation tasks is written, or the last one.

@@ -96,7 +96,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
             settings: How to train.
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-table, numbered if it exists.
-            budget: Stop after this training time, e.g. 10m or 1h.
+            budget: Stop after this training time, e.g. 10m or 1h; mtnet train --resume continues.
         """
         config = default.replace(seeds=(seed,), **flat_values(settings))
         columns = {"task": task, "inputs": inputs, "target": target, "categories": categories}
@@ -130,7 +130,7 @@ def fit_images(default: Config, flags: Any) -> Callable[..., None]:
             settings: How to train.
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-images, numbered if it exists.
-            budget: Stop after this training time, e.g. 10m or 1h.
+            budget: Stop after this training time, e.g. 10m or 1h; mtnet train --resume continues.
             cores: Processes that share each meta-batch, one core each.
         """
         check_positive(size=size, cores=cores)

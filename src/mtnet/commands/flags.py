@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import re
 import textwrap
 from typing import Annotated, Any, get_type_hints
 
@@ -79,7 +80,10 @@ def _group(part: Any, title: str) -> Any:
 def _flag(name: str, kind: type, values: dict[str, Any]) -> tuple[str, Any, Any]:
     """(name, type with help, default) of one flag."""
     hint = "" if values[name] in (None, (), "") else None
-    about = tyro.conf.arg(help=_help(kind)[name], help_behavior_hint=hint)
+    text = _help(kind)[name]
+    if hint is None:  # the family's preset has a value, which tyro shows
+        text = re.sub(r"[.;] [Dd]efault: [^.]*", "", text)
+    about = tyro.conf.arg(help=text, help_behavior_hint=hint)
     return (
         name,
         Annotated[get_type_hints(kind)[name], about],

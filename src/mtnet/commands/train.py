@@ -20,6 +20,7 @@ from mtnet.config import Config, configure
 from mtnet.errors import InputError
 from mtnet.storage.config_file import read_config
 from mtnet.storage.run_folder import Run, create_run, iterations_done, open_run
+from mtnet.tasks import FAMILIES
 from mtnet.training.loop import CHECKPOINT_EVERY, Stopped, train as run_training
 
 
@@ -73,7 +74,7 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
             resume: Resume the run in this folder, with its own settings.
             config: TOML or JSON file with settings; flags override it.
             checkpoint_every: Iterations between two checkpoints.
-            budget: Stop after this training time, e.g. 60m or 1.5h; --resume continues.
+            budget: Stop after this total training time, with earlier sessions, e.g. 60m or 1.5h.
             cores: Processes that share each meta-batch, one core each; for images.
         """
         check_positive(checkpoint_every=checkpoint_every, cores=cores)
@@ -86,9 +87,16 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
             full = default.replace(**flat_values(settings))
             started = create_run(out or free_folder(Path("runs"), full), full)
         train_with_bars(started, **options)
-        console.print(f"Next: mtnet evaluate {started.folder}", highlight=False)
+        console.print(f"Next: mtnet {next_command(started)}", highlight=False)
 
     return train
+
+
+def next_command(run: Run) -> str:
+    """What to do with a trained run: adapt it to new data, or measure it."""
+    if FAMILIES[run.config.family].own:
+        return f"adapt {run.folder} EXAMPLES --out MODEL"
+    return f"evaluate {run.folder}"
 
 
 def train_with_bars(run: Run, **options: Any) -> None:
@@ -96,7 +104,7 @@ def train_with_bars(run: Run, **options: Any) -> None:
     name, iterations = str(run.folder), run.config.outer.iterations
     console.print(f"{run.config.method} on {run.config.family} -> {name}", highlight=False)
     if iterations_done(run) >= iterations:
-        console.print(f"All {iterations} iterations were done before.")
+        console.print(f"Nothing to do: all {iterations} iterations are done.")
     with Bars({name: iterations}, console) as bars:
         report = lambda progress: bars.show(name, progress)  # noqa: E731
         try:
@@ -104,7 +112,11 @@ def train_with_bars(run: Run, **options: Any) -> None:
         except Stopped as stopped:
             raise Stopped(f"{stopped}; resume with: mtnet train --resume {name}") from None
     if iterations_done(run) < iterations:
-        console.print(f"Stopped by --budget at iteration {iterations_done(run)}.")
+        console.print(
+            f"Stopped by --budget, which counts earlier sessions, at iteration "
+            f"{iterations_done(run)}. Continue with: mtnet train --resume {name}",
+            highlight=False,
+        )
 
 
 def free_folder(root: Path, config: Config) -> Path:

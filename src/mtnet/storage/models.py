@@ -74,6 +74,8 @@ def load_model(path: Path, run: Path | None = None) -> Model:
         if about["compact"]:
             arrays = _expand(arrays, about, spec, run)
         return Model(fill_network(like, arrays), about)
+    except InputError:
+        raise
     except (KeyError, ValueError) as error:
         raise InputError(f"{path} does not hold the network of its header: {error}") from None
 
@@ -86,7 +88,10 @@ def _blank(spec: NetSpec, frozen_stats: bool) -> Any:
 def _expand(arrays: Arrays, about: dict[str, Any], spec: NetSpec, folder: Path | None) -> Arrays:
     """The arrays of the complete network, from a compact file and its run."""
     origin = about["base"]
-    run = open_run(folder or Path(origin["run"]))
+    place = folder or Path(origin["run"])
+    if not place.is_dir():
+        raise InputError(f"the run folder {place} of this compact model is gone: say where, --run")
+    run = open_run(place)
     _, theta = load_best_member(run)
     if fingerprint(theta) != origin["sha256"]:
         raise InputError(f"{run.folder} is not the run that this compact model was made from")
