@@ -6,8 +6,8 @@
     ... [--methods mt-net prototypical] [--budget 60m] [--quick]
 
 A gradient method takes half an hour to an hour of one core on Omniglot 5-way (the MT-net's 40 000
-iterations about two hours), over an hour on 20-way and mini-ImageNet; the others, trained for less,
-from five to forty minutes.
+iterations about two hours), two to three hours on 20-way, over an hour on mini-ImageNet; the
+others, trained for less, from five to forty minutes.
 
 Published: MT-net 99.5, 96.2 and 51.70 after 40 000 to 60 000 iterations of 32, 16 and 4 tasks. For
 Omniglot the settings here reach most of that in a fraction of the work: half the meta-batch, beta
@@ -182,7 +182,7 @@ PARTS = (
         "omniglot",
         steps=5,
         column=1,
-        common=OMNIGLOT | {"ways": 20, "iterations": 7_000, "meta_batch": 8},
+        common=OMNIGLOT | {"ways": 20, "iterations": 30_000, "meta_batch": 8},
         own=TWENTY,
         quick_iterations=300,
     ),
