@@ -23,7 +23,7 @@ def test_import_mtnet_brings_in_no_extra():
 import sys
 import jax, equinox, optax
 before = {name for name in sys.modules if name.startswith("scipy")}
-import mtnet
+import mtnet.api
 after = {name for name in sys.modules if name.startswith("scipy")}
 print(sorted(after - before), [name for name in %r if name in sys.modules])
 """

@@ -47,7 +47,7 @@ class Definition(NamedTuple):
 def api_page(package: Path) -> str:
     entries: dict[str, list[str]] = {topic: [] for topic in TOPICS}
     for name in public_names(package):
-        found = find(package, "", name)
+        found = find(package, "api", name)
         entries[topic(found.module)].append(entry(name, found.node))
     parts = [INTRO]
     for key, title in TOPICS.items():
@@ -57,10 +57,10 @@ def api_page(package: Path) -> str:
 
 
 def public_names(package: Path) -> list[str]:
-    for node in parse(package, "").body:
+    for node in parse(package, "api").body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return sorted(ast.literal_eval(node.value), key=str.lower)
-    raise ValueError("mtnet/__init__.py has no __all__")
+    raise ValueError("mtnet/api.py has no __all__")
 
 
 def parse(package: Path, module: str) -> ast.Module:

@@ -1,112 +1,23 @@
 """mtnet: gradient-based few-shot learning with learned metrics and subspaces.
 
-`import mtnet` brings in JAX, Equinox, Optax and safetensors only. `load`, `save` and the estimators
-are imported when they are first used.
+The public names are in `mtnet.api`, which is imported when the first of them is used: the command
+line then starts at once, and JAX is imported where Ctrl-C can be handled.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mtnet.core.adapt import adapt, adapt_many
-from mtnet.core.cells import fold, split
-from mtnet.core.evaluate import evaluate, summarise
-from mtnet.core.initialise import truncated_normal
-from mtnet.core.inner import AdaptConfig, Theta
-from mtnet.core.losses import accuracy, cross_entropy, mse, predict
-from mtnet.core.norms import BatchNorm, freeze_batch_stats
-from mtnet.core.trainer import MetaTraining, meta_train
-from mtnet.core.types import AdaptInfo, Batch, Episode, Family, Learner
-from mtnet.errors import InputError
-from mtnet.methods.baselines import fine_tune, nearest_neighbour
-from mtnet.methods.gradient import maml, meta_sgd, t_net
-from mtnet.methods.laplace import l_maml
-from mtnet.methods.learner import gradient_learner
-from mtnet.methods.map_ssvm import map_direct, map_ssvm
-from mtnet.methods.masked import m_net, m_net_full, mt_net, mt_net_full
-from mtnet.methods.matching import matching, matching_fce
-from mtnet.methods.meta_lstm import meta_lstm
-from mtnet.methods.metric_based import metric_learner, prototypical
-from mtnet.nets.conv import Conv2d, use_eqx_conv, use_fast_conv
-from mtnet.nets.conv4 import conv4
-from mtnet.nets.mlp import mlp
-from mtnet.tasks.episodes import image_episodes
-from mtnet.tasks.groups import group_tasks, ragged_episodes, sort_by_group
-from mtnet.tasks.polynomial import polynomial
-from mtnet.tasks.sine import sine
 from mtnet.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from mtnet.estimators import MTNetClassifier, MTNetRegressor
-    from mtnet.storage import load, save
-
-__all__ = [
-    "AdaptConfig",
-    "AdaptInfo",
-    "Batch",
-    "BatchNorm",
-    "Conv2d",
-    "Episode",
-    "Family",
-    "InputError",
-    "Learner",
-    "MTNetClassifier",
-    "MTNetRegressor",
-    "MetaTraining",
-    "Theta",
-    "accuracy",
-    "adapt",
-    "adapt_many",
-    "conv4",
-    "cross_entropy",
-    "evaluate",
-    "fine_tune",
-    "fold",
-    "freeze_batch_stats",
-    "gradient_learner",
-    "group_tasks",
-    "image_episodes",
-    "l_maml",
-    "load",
-    "m_net",
-    "m_net_full",
-    "maml",
-    "map_direct",
-    "map_ssvm",
-    "matching",
-    "matching_fce",
-    "meta_lstm",
-    "meta_sgd",
-    "meta_train",
-    "metric_learner",
-    "mlp",
-    "mse",
-    "mt_net",
-    "mt_net_full",
-    "nearest_neighbour",
-    "polynomial",
-    "predict",
-    "prototypical",
-    "ragged_episodes",
-    "save",
-    "sine",
-    "sort_by_group",
-    "split",
-    "summarise",
-    "t_net",
-    "truncated_normal",
-    "use_eqx_conv",
-    "use_fast_conv",
-]
-
-_LAZY = {
-    "MTNetClassifier": "mtnet.estimators",
-    "MTNetRegressor": "mtnet.estimators",
-    "load": "mtnet.storage",
-    "save": "mtnet.storage",
-}
+    from mtnet.api import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'mtnet' has no attribute {name!r}")
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module 'mtnet' has no attribute {name!r}")
+    return getattr(import_module("mtnet.api"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *import_module("mtnet.api").__all__]

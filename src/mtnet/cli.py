@@ -5,8 +5,11 @@ that only the file of the command that runs is imported.
 """
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -35,6 +38,7 @@ COMMANDS: dict[str, dict[str, str]] = {  # group -> command -> what it does
 }
 EXTRA = ("tyro", "rich", "matplotlib", "PIL", "pyarrow", "sklearn", "scipy")
 """Packages that only the command line needs."""
+STOPPED = "stopped by Ctrl-C"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return fail(f"this command needs {package}: pip install 'mtnet[cli]'", 2)
     except KeyboardInterrupt:
-        return fail("interrupted", 130)
+        return fail(STOPPED, 130)
     except BrokenPipeError:  # stdout was closed (e.g. piped into head)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
@@ -65,9 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(name: str, arguments: Sequence[str]) -> int:
     """Run one command; returns the exit status."""
     check_name("command", name, [name for group in COMMANDS.values() for name in group])
-    cache_compilations()
-    command = import_module(f"mtnet.commands.{name}")
-    from mtnet.training.loop import Diverged, Stopped
+    with exit_on_interrupt():
+        cache_compilations()
+        command = import_module(f"mtnet.commands.{name}")
+        from mtnet.training.loop import Diverged, Stopped
 
     try:
         command.main(arguments)
@@ -78,6 +83,24 @@ def run(name: str, arguments: Sequence[str]) -> int:
     except Stopped as error:
         return fail(str(error), 130)
     return 0
+
+
+@contextmanager
+def exit_on_interrupt() -> Iterator[None]:
+    """Exit at once on Ctrl-C: packages that are being imported can lose a KeyboardInterrupt."""
+
+    def stop(*_: object) -> None:
+        os._exit(fail(STOPPED, 130))
+
+    handler, thread = signal.getsignal(signal.SIGINT), threading.current_thread()
+    if handler is not signal.default_int_handler or thread is not threading.main_thread():
+        yield  # Ctrl-C is handled, or ignored, by our caller
+        return
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def help_text() -> str:
@@ -104,7 +127,7 @@ def cache_compilations() -> None:
 
 
 def fail(message: str, status: int) -> int:
-    print(f"mtnet: {message}", file=sys.stderr)
+    print(f"mtnet: {message}", file=sys.stderr, flush=True)
     return status
 
 

@@ -16,7 +16,7 @@ from mtnet.commands.train import free_folder, train_with_bars
 from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
-from mtnet.storage.run_folder import check_unused, create_run
+from mtnet.storage.run_folder import check_free, create_run
 from mtnet.userdata.dataset import DATASET_FILE, write_dataset
 from mtnet.userdata.schema import Missing
 
@@ -146,7 +146,7 @@ def prepare_and_train(
 ) -> None:
     """Read the data, write them to the run folder, train there, and report."""
     folder = out or free_folder(Path("runs"), config)
-    check_unused(folder)
+    check_free(folder, config)
     data = prepare()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from mtnet.experiments.page import report
 from mtnet.experiments.run import Plan, reproduce as run_experiment
 from mtnet.files import write_atomically
 from mtnet.report.tables import grid
+from mtnet.training.loop import Stopped
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -64,7 +65,10 @@ def reproduce(
     )
     totals = {name: config.outer.iterations for name, config in plan.chosen.items()}
     with Bars(totals, console) as bars:
-        measured, trained = run_experiment(plan, bars.reached)
+        try:
+            measured, trained = run_experiment(plan, bars.reached)
+        except KeyboardInterrupt:
+            raise Stopped("stopped; the same command resumes its trainings") from None
     print_results(measured)
     page = plan.path.with_suffix(".html")
     write_atomically(page, report(plan.experiment, measured, trained).encode())

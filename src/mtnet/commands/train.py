@@ -19,7 +19,7 @@ from mtnet.commands.progress import Bars
 from mtnet.config import Config, configure
 from mtnet.errors import InputError
 from mtnet.storage.config_file import read_config
-from mtnet.storage.run_folder import Run, create_run, iterations_done, open_run
+from mtnet.storage.run_folder import Run, create_run, is_free, iterations_done, open_run
 from mtnet.tasks import FAMILIES
 from mtnet.training.loop import CHECKPOINT_EVERY, Stopped, train as run_training
 
@@ -109,7 +109,8 @@ def train_with_bars(run: Run, **options: Any) -> None:
         report = lambda progress: bars.show(name, progress)  # noqa: E731
         try:
             run_training(run, report=report, warn=warn, **options)
-        except Stopped as stopped:
+        except (Stopped, KeyboardInterrupt) as error:
+            stopped = str(error) or "stopped"
             raise Stopped(f"{stopped}; resume with: mtnet train --resume {name}") from None
     if iterations_done(run) < iterations:
         console.print(
@@ -120,7 +121,7 @@ def train_with_bars(run: Run, **options: Any) -> None:
 
 
 def free_folder(root: Path, config: Config) -> Path:
-    """root/METHOD-FAMILY, with a number if that exists."""
+    """root/METHOD-FAMILY, with a number if that is in use."""
     base = f"{config.method}-{config.family}"
     names = (base if i == 1 else f"{base}-{i}" for i in range(1, 10_000))
-    return next(root / name for name in names if not (root / name).exists())
+    return next(root / name for name in names if is_free(root / name, config))

@@ -19,6 +19,9 @@ from mtnet.storage.config_file import read_config
 from mtnet.userdata.dataset import DATASET_FILE
 from mtnet.version import __version__
 
+BEFORE_TRAINING = {DATASET_FILE, "config.json", "metrics.jsonl"}
+"""Files of a run folder before its first checkpoint."""
+
 
 class Run(NamedTuple):
     folder: Path
@@ -38,9 +41,9 @@ class Run(NamedTuple):
 
 
 def create_run(folder: Path, config: Config) -> Run:
-    """Make a new run folder; an existing one is never changed."""
+    """Make a new run folder; one with a trained network is never changed."""
     check_config(config)
-    check_unused(folder)
+    check_free(folder, config)
     values = {"mtnet_version": __version__} | to_dict(config)
     if config.tasks.data and Path(config.tasks.data).parent == folder:
         values["data"] = Path(config.tasks.data).name  # relative, so that the folder can be moved
@@ -54,16 +57,34 @@ def create_run(folder: Path, config: Config) -> Run:
     return Run(folder, config)
 
 
-def check_unused(folder: Path) -> None:
-    """Raise an InputError if the folder holds anything but a dataset file."""
-    used = folder.exists() and (
-        not folder.is_dir() or any(p.name != DATASET_FILE for p in folder.iterdir())
-    )
-    if used:
+def check_free(folder: Path, config: Config) -> None:
+    """Raise an InputError if the folder may not be used for a new run."""
+    if not is_free(folder, config):
         raise InputError(
             f"{folder} already exists: choose another --out, or resume it with "
             f"mtnet train --resume {folder}"
         )
+
+
+def is_free(folder: Path, config: Config) -> bool:
+    """Whether a new run may use this folder.
+
+    It may if there is no such folder, or if the folder was left behind by the same command,
+    interrupted before the first iteration.
+    """
+    if not folder.exists():
+        return True
+    if not folder.is_dir() or {p.name for p in folder.iterdir()} - BEFORE_TRAINING:
+        return False
+    if not (folder / "config.json").exists():
+        return True
+    try:
+        left = open_run(folder)
+    except InputError:  # of another version
+        return False
+    by_data = {"data": left.config.tasks.data}  # `mtnet fit` sets these when it has read the data
+    by_data |= {n: getattr(left.config.outer, n) for n in ("log_every", "validate_every")}
+    return not read_metrics(left) and config.replace(**by_data) == left.config
 
 
 def open_run(folder: Path) -> Run:

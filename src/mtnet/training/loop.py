@@ -165,12 +165,12 @@ def _keep_finite(
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """Record SIGINT and SIGTERM, so that training stops between two chunks; the second one
+    """Record SIGINT and SIGTERM, so that training stops between two chunks; a second SIGINT
     interrupts at once."""
     received: list[int] = []
 
     def record(number: int, _: Any) -> None:
-        if received:
+        if received and number == signal.SIGINT:
             raise KeyboardInterrupt
         received.append(number)
 

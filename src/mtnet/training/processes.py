@@ -7,11 +7,12 @@ import hashlib
 import itertools
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -30,17 +31,32 @@ def folder_for(root: Path, name: str, config: Config) -> Path:
 
 @contextmanager
 def workers(jobs: int) -> Iterator[Executor]:
-    """Processes that keep to one core each; on an error, what has not begun is dropped."""
+    """Processes that keep to one core each; an error or Ctrl-C ends them."""
     context = get_context("spawn")
     cores = context.SimpleQueue()
     for core in itertools.islice(itertools.cycle(_cores()), jobs):
         cores.put(core)
     with ProcessPoolExecutor(jobs, context, _prepare, (cores, os.getpid())) as pool:
         try:
+            with _interrupts_blocked():
+                for _ in range(jobs):
+                    pool.submit(int)  # starts one process
             yield pool
         except BaseException:
+            for process in active_children():
+                process.terminate()  # a training writes a checkpoint first
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started here never see Ctrl-C, which a terminal sends to all: their parent does."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def train_all(
@@ -86,6 +102,9 @@ def _end_with(parent: int) -> None:
 
 
 def _train_folder(folder: Path, budget: float | None) -> None:
-    from mtnet.training.loop import train  # not at the top: it imports this module
+    from mtnet.training.loop import Stopped, train  # not at the top: it imports this module
 
-    train(open_run(folder), tolerant=True, budget=budget)
+    try:
+        train(open_run(folder), tolerant=True, budget=budget)
+    except Stopped:
+        os._exit(0)  # the parent is stopping: do not wait for more work
