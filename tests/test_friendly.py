@@ -7,11 +7,13 @@ import sys
 import pytest
 
 from mtnet import cli
+from mtnet.commands.fit_data import print_splits
 from mtnet.commands.train import free_folder
 from mtnet.config import configure
 from mtnet.errors import InputError
 from mtnet.storage.run_folder import create_run
 from mtnet.training.processes import _interrupts_blocked
+from mtnet.userdata.dataset import split_groups
 
 TINY = configure(width=4, depth=1, meta_batch=2, iterations=3_000)
 
@@ -79,3 +81,37 @@ def test_a_run_interrupted_before_its_first_iteration_blocks_nothing(tmp_path):
     assert free_folder(tmp_path, TINY) != folder
     with pytest.raises(InputError, match="--resume"):
         create_run(folder, TINY)
+
+
+@pytest.mark.parametrize("per_task", [1, 2, 5])
+@pytest.mark.parametrize("count", [3, 4, 9, 10, 12, 19, 20, 25, 40, 200])
+def test_every_split_has_groups_for_its_tasks(count, per_task):
+    splits = split_groups([str(i) for i in range(count)], seed=0, per_task=per_task)
+    assert sorted(g for split in splits.values() for g in split) == list(range(count))
+    train, validation, test = (len(splits[s]) for s in ("train", "validation", "test"))
+    if count < 4 * per_task:
+        assert validation == test == 0
+    else:
+        assert min(validation, test, train) >= per_task
+        assert train >= count / 2 - per_task
+        assert count < 10 or (validation >= 2 and test >= 3)
+
+
+@pytest.mark.parametrize(
+    ("test", "per_task", "says"),
+    [
+        (3, 1, "3 different tasks only"),
+        (1, 1, "1 task only"),
+        (5, 5, "1 task only"),
+        (10, 1, ""),
+        (7, 5, ""),
+        (0, 1, "some are held out"),
+    ],
+)
+def test_a_score_of_few_tasks_is_announced(capsys, monkeypatch, test, per_task, says):
+    warnings = []
+    monkeypatch.setattr("mtnet.commands.fit_data.warn", warnings.append)
+    splits = {"train": list(range(9)), "validation": [0] * min(test, 1), "test": [0] * test}
+    print_splits(splits, "groups", per_task)
+    assert len(warnings) == (says != "")
+    assert says in "".join(warnings)

@@ -84,7 +84,8 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         """Learn from many small tasks; mtnet adapt then learns a new one.
 
         A tenth of the groups is held out to choose the best iteration, another
-        tenth to measure it. For image folders: mtnet fit --images DIR --help
+        tenth to measure its error (of 10 groups or more: at least 2, and 3).
+        For image folders: mtnet fit --images DIR --help
 
         Args:
             table: CSV or Parquet file.
@@ -122,7 +123,7 @@ def fit_images(default: Config, flags: Any) -> Callable[..., None]:
         """Learn from many classes of images; mtnet adapt then learns new classes.
 
         A tenth of the classes is held out to choose the best iteration, another
-        tenth to measure it. For tables: mtnet fit --help
+        tenth to measure its accuracy. For tables: mtnet fit --help
 
         Args:
             images: Folder with one folder of images per class.

@@ -1,5 +1,6 @@
 """Your data for `mtnet fit`, read and split; says what was omitted and what is held out."""
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from mtnet.userdata.tables import prepare_table
 
 SHOWN = 5
 """Omitted groups that are named in a warning; the others are counted."""
+FEW_TASKS = 10
+"""With fewer different test tasks than this, `mtnet fit` warns."""
 
 
 class Prepared(NamedTuple):
@@ -34,7 +37,7 @@ def read_rows(path: Path, config: Config, **columns: Any) -> Prepared:
         path, least=least, own_classes=config.net.shared_head, seed=config.seeds[0], **columns
     )
     warn_omitted(table.omitted, least, "rows")
-    print_splits(table.splits, "groups", 4)
+    print_splits(table.splits, "groups", 1)
     about = {"schema": schemas.to_plain(table.schema), "classes": table.classes}
     return Prepared(table.rows, table.names, table.splits, about)
 
@@ -56,8 +59,8 @@ def read_image_folder(folder: Path, config: Config, size: int) -> Prepared:
     pixels = read_with_bar(paths, size, colour)
     labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
     rows, _ = sort_by_group(pixels, np.zeros(len(pixels), np.int32), labels)
-    splits = split_groups(list(classes), config.seeds[0], least=tasks.ways)
-    print_splits(splits, "classes", 4 * tasks.ways)
+    splits = split_groups(list(classes), config.seeds[0], per_task=tasks.ways)
+    print_splits(splits, "classes", tasks.ways)
     return Prepared(rows, list(classes), splits, {"size": size, "colour": colour})
 
 
@@ -74,10 +77,19 @@ def warn_omitted(omitted: dict[str, int], least: int, what: str) -> None:
         warn(f"omitted, with fewer than {least} {what}: {', '.join(shown)}{more}")
 
 
-def print_splits(splits: dict[str, list[int]], what: str, least: int) -> None:
+def print_splits(splits: dict[str, list[int]], what: str, per_task: int) -> None:
+    """The size of each split; a warning if none, or few, are left to test on."""
     train, validation, test = (len(splits[s]) for s in ("train", "validation", "test"))
-    if not validation:
+    different = math.comb(test, per_task)
+    if not test:
+        least = 4 * per_task
         warn(f"only {train} {what}: with {least} or more, some are held out to measure the result")
+    elif different < FEW_TASKS:
+        tasks = "1 task" if different == 1 else f"{different} different tasks"
+        warn(
+            f"the test score will come from {tasks} only: for a more certain score give more "
+            f"{what}, or repeat with another --seed, which tests on other {what}"
+        )
     console.print(
         f"{train} {what} for training, {validation} for validation, {test} for testing",
         highlight=False,

@@ -27,15 +27,26 @@ class Dataset(NamedTuple):
     about: dict[str, Any]
 
 
-def split_groups(names: list[str], seed: int, least: int = 1) -> dict[str, list[int]]:
-    """Positions of the groups of each split, at random; few groups are all for training."""
-    held = round(len(names) * HELD_OUT)
-    held = max(held, least) if len(names) >= 4 * least else 0
-    order = np.random.default_rng(seed).permutation(len(names)).tolist()
+def split_groups(names: list[str], seed: int, per_task: int = 1) -> dict[str, list[int]]:
+    """Positions of the groups of each split, at random.
+
+    With fewer than four tasks' groups all are for training. With ten groups or more at least two
+    are for validation and three for testing.
+
+    Args:
+        names: The groups.
+        seed: Random seed.
+        per_task: Groups that a task needs: 1, or the classes of an image task.
+    """
+    count = len(names)
+    validation = test = max(round(count * HELD_OUT), per_task) if count >= 4 * per_task else 0
+    if test and count >= 10:
+        validation, test = max(validation, 2), max(test, 3)
+    order = np.random.default_rng(seed).permutation(count).tolist()
     return {
-        "train": sorted(order[2 * held :]),
-        "validation": sorted(order[:held]),
-        "test": sorted(order[held : 2 * held]),
+        "train": sorted(order[validation + test :]),
+        "validation": sorted(order[:validation]),
+        "test": sorted(order[validation : validation + test]),
     }
 
 
