@@ -1,13 +1,21 @@
 """What a newcomer does first: interrupt, repeat, use few data, read a narrow terminal."""
 
+import json
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from mtnet import cli
+from mtnet.commands.common import columns_by_part
+from mtnet.commands.compare import comparison_table
 from mtnet.commands.fit_data import print_splits
+from mtnet.commands.inspect import cells_table
+from mtnet.commands.reproduce import print_results
 from mtnet.commands.train import free_folder
 from mtnet.config import configure
 from mtnet.errors import InputError
@@ -16,6 +24,7 @@ from mtnet.training.processes import _interrupts_blocked
 from mtnet.userdata.dataset import split_groups
 
 TINY = configure(width=4, depth=1, meta_batch=2, iterations=3_000)
+RESULTS = Path(__file__).parent.parent / "results"
 
 
 def python(*arguments):
@@ -115,3 +124,56 @@ def test_a_score_of_few_tasks_is_announced(capsys, monkeypatch, test, per_task, 
     print_splits(splits, "groups", per_task)
     assert len(warnings) == (says != "")
     assert says in "".join(warnings)
+
+
+def shown(monkeypatch, capsys, show):
+    """What is printed in a terminal of 80 columns."""
+    narrow = Console(width=80)
+    monkeypatch.setattr("mtnet.commands.common.console", narrow)
+    monkeypatch.setattr("mtnet.commands.reproduce.console", narrow)
+    show(narrow)
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    return out
+
+
+@pytest.mark.parametrize("name", ["table1", "table1-also", "table2", "table3-mini-imagenet"])
+def test_a_wide_table_breaks_no_word_and_leaves_nothing_out(monkeypatch, capsys, name):
+    results = json.loads((RESULTS / f"{name}.json").read_text())
+    out = shown(monkeypatch, capsys, lambda _: print_results(results))
+    words = set(re.findall(r"[^\s│┃]+", out))
+    for row in results["rows"]:
+        value = f"{row['mean']:.2f} ± {row['ci95']:.2f}"
+        published = f"({row['published']})" if row["published"] else value
+        assert value in out
+        assert published in out
+        assert set(f"{row['method']} {row['column']}".split()) <= words
+
+
+@pytest.mark.parametrize("width", [1, 40, 80, 200])
+def test_parts_of_a_table_fit_and_hold_every_column_once(width):
+    widths = [11, 13, 30, 4, 4, 13, 90, 2]
+    parts = columns_by_part(widths, width)
+    assert [column for part in parts for column in part[1:]] == list(range(1, len(widths)))
+    for part in parts:
+        assert part[0] == 0
+        assert len(part) == 2 or sum(widths[c] + 3 for c in part) + 1 <= width
+
+
+def test_a_comparison_fits_in_80_columns(monkeypatch, capsys):
+    row = {"steps": 10, "mean": 1097.99, "ci95": 10.307, "difference": -1097.5}
+    row |= {"difference_ci95": 10.45, "p": 8.1e-11}
+    table = comparison_table([row, row], "Loss")
+    out = shown(monkeypatch, capsys, lambda console: console.print(table))
+    assert "minus run 1 ± 95 %" in out
+    assert "-1097.500 ± 10.450" in out
+
+
+@pytest.mark.parametrize("moved", [None, 0.125])
+def test_inspect_has_columns_that_say_what_they_are(monkeypatch, capsys, moved):
+    cell = {"rows": 40, "updated": 21.5, "rank": 40, "spectrum": [2.0, 1.0, 0.5], "step": 0.01}
+    table = cells_table({"convolutions.0": cell | {"moved": moved}}, "mt-net")
+    out = shown(monkeypatch, capsys, lambda console: console.print(table))
+    assert "21.5 of 40" in out
+    assert ("12.5 %" in out) == ("of A" in out) == (moved is not None)
+    assert {"updated", "eigenvalue", "size"} <= set(re.findall(r"\w+", out))

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,47 @@ def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left")
     return table
+
+
+def print_in_parts(title: str, header: list[str], lines: list[list[str]], width: int) -> None:
+    """Print a table; one that is too wide is printed in parts, so that no word is broken.
+
+    Args:
+        title: Above the table.
+        header: Names of the columns; they are wrapped at spaces.
+        lines: Texts of the cells; the first column is repeated in every part.
+        width: Columns of the terminal.
+    """
+    cell_widths = [max(_width(line[i]) for line in lines) for i in range(len(header))]
+    header = [
+        textwrap.fill(text, max(n, 9), break_long_words=False, break_on_hyphens=False)
+        for text, n in zip(header, cell_widths, strict=True)
+    ]
+    widths = [max(_width(text), n) for text, n in zip(header, cell_widths, strict=True)]
+    parts = columns_by_part(widths, width)
+    for i, part in enumerate(parts, 1):
+        table = Table(title=title if len(parts) == 1 else f"{title}, part {i} of {len(parts)}")
+        for column in part:
+            table.add_column(header[column], no_wrap=True)
+        for line in lines:
+            table.add_row(*(line[column] for column in part))
+        console.print(table)
+
+
+def columns_by_part(widths: list[int], width: int) -> list[list[int]]:
+    """Columns of each part of a table: the first one, and as many others as fit; at least one."""
+    first, parts, used = widths[0] + 4, [[0]], widths[0] + 4  # three per column for the frame
+    for column, n in enumerate(widths[1:], 1):
+        if used + n + 3 > width and len(parts[-1]) > 1:
+            parts.append([0])
+            used = first
+        parts[-1].append(column)
+        used += n + 3
+    return parts
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.split("\n")))
 
 
 def save_figure(figure: Any, path: Path, dpi: int = 120) -> None:

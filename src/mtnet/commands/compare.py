@@ -60,22 +60,23 @@ def compare(
         )
     rows = [row(one) for one in compared]
     metric = "Accuracy (%)" if images else "Loss"
+    for i, r in enumerate(rows, 1):
+        line = f"run {i}: {r['run']}, {r['method']}, iteration {r['iteration']}"
+        console.print(line, highlight=False, soft_wrap=True)
     console.print(comparison_table(rows, f"{metric} on the same {tasks} tasks"))
     if out is not None:
         write_comparison(out, trained, rows)
 
 
 def comparison_table(rows: list[dict[str, Any]], title: str) -> Table:
+    """One row per run, numbered from 1."""
     table = Table(title=title)
-    for column in ("run", "method", "iteration", "steps", "mean ± 95 %", "minus the first", "p"):
-        left = column in ("run", "method")
-        table.add_column(column, justify="left" if left else "right", overflow="fold")
-    for i, r in enumerate(rows):
-        difference = "" if i == 0 else f"{r['difference']:+.3f} ± {r['difference_ci95']:.3f}"
+    for column in ("run", "steps", "mean ± 95 %", "minus run 1 ± 95 %", "p"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for i, r in enumerate(rows, 1):
+        difference = "" if i == 1 else f"{r['difference']:+.3f} ± {r['difference_ci95']:.3f}"
         p = "" if r["p"] is None else f"{r['p']:.2g}"
-        mean = f"{r['mean']:.3f} ± {r['ci95']:.3f}"
-        numbers = map(str, (r["iteration"], r["steps"]))
-        table.add_row(r["run"], r["method"], *numbers, mean, difference, p)
+        table.add_row(str(i), str(r["steps"]), f"{r['mean']:.3f} ± {r['ci95']:.3f}", difference, p)
     return table
 
 

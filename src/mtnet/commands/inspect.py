@@ -27,9 +27,11 @@ def inspect(
 ) -> None:
     """Show for each cell what a task may change, or what it changed.
 
-    updated: rows with mask 1, or their expected number if masks are not drawn.
-    rank, largest, median: of the eigenvalues of T M T', which gradients pass.
-    step: alpha times the mean eigenvalue. moved: |A' - A| / |A|, for a model.
+    A cell is one layer, with the weights A = T W. The columns are:
+    rows updated: rows of W whose mask is 1 (expected number if masks are not drawn)
+    rank, largest and median eigenvalue: of T M T', which multiplies the gradient
+    mean step size: alpha times the mean eigenvalue
+    change of A: |A' - A| / |A|, where A' are the adapted weights; for a model only
 
     Args:
         path: Run folder, or a model written by mtnet adapt.
@@ -43,7 +45,7 @@ def inspect(
         cells, title = about["cells"], f"{about['method']}, adapted"
         default = with_suffix(path).with_suffix(".png")
     console.print(cells_table(cells, title))
-    console.print("largest, median: eigenvalues of T M T'", highlight=False)
+    console.print("Rank and eigenvalues are those of T M T'.", highlight=False)
     save_figure(cells_figure(cells, title), image or default)
     console.print(f"Figure: {image or default}", highlight=False)
 
@@ -58,12 +60,19 @@ def summary_of_run(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def cells_table(cells: dict[str, Any], title: str) -> Table:
+    """One row per cell."""
+    adapted = any(cell["moved"] is not None for cell in cells.values())
+    columns = ["rows\nupdated", "rank", "largest\neigenvalue", "median\neigenvalue"]
+    columns += ["mean\nstep size", *(["change\nof A"] if adapted else [])]
     table = Table(title=title)
-    for column in ("cell", "rows", "updated", "rank", "largest", "median", "step", "moved"):
-        table.add_column(column, justify="left" if column == "cell" else "right")
+    table.add_column("cell", overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
     for name, cell in cells.items():
         spectrum = cell["spectrum"]
-        numbers = (spectrum[0], float(np.median(spectrum)), cell["step"], cell["moved"])
-        texts = ("-" if v is None else f"{v:.3g}" for v in numbers)
-        table.add_row(name, str(cell["rows"]), f"{cell['updated']:.1f}", str(cell["rank"]), *texts)
+        numbers = (spectrum[0], float(np.median(spectrum)), cell["step"])
+        texts = [f"{cell['updated']:.1f} of {cell['rows']}", str(cell["rank"])]
+        texts += [f"{v:.3g}" for v in numbers]
+        texts += [f"{100 * cell['moved']:.3g} %"] if adapted else []
+        table.add_row(name, *texts)
     return table

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.table import Table
 
-from mtnet.commands.common import check_positive, console, core_count, duration
+from mtnet.commands.common import check_positive, console, core_count, duration, print_in_parts
 from mtnet.commands.parse import Flag, OptionalInt, OptionalStr, Strings, run as run_command
 from mtnet.commands.progress import Bars
 from mtnet.errors import check_name
@@ -82,11 +81,8 @@ def print_results(results: dict[str, Any]) -> None:
     if header[-1] == "tested on" and len(tested) == 1:
         header, lines = header[:-1], [line[:-1] for line in lines]
         console.print(f"Tested on {tested.pop()}.", highlight=False)
-    table = Table(title=f"{results['experiment']}: ours ± 95 % (published)")
-    for i, column in enumerate(header):
-        table.add_column(column, overflow="fold", no_wrap=i == 0)
-    for line in lines:
-        table.add_row(*line)
-    console.print(table)
+    lines = [[text.replace(" (", "\n(") for text in line] for line in lines]
+    title = f"{results['experiment']}: ours ± 95 % (published)"
+    print_in_parts(title, header, lines, console.width)
     for note in results["notes"]:
         console.print(f"- {note}", highlight=False)

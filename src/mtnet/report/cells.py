@@ -26,9 +26,16 @@ def cells_figure(cells: dict[str, dict[str, Any]], title: str) -> Figure:
     spectra.set(xlabel="directions, sorted (fraction)", ylabel="eigenvalue of T M T'")
     spectra.legend(fontsize=7)
     spectra.grid(alpha=0.3, lw=0.4)
-    bars = [(rows, [100 * f["updated"] / f["rows"] for f in cells.values()], "rows updated, %")]
+    bars = [
+        (
+            rows,
+            [100 * f["updated"] / f["rows"] for f in cells.values()],
+            "rows updated, % of all rows",
+        )
+    ]
     bars += [
-        (a, [100 * (f["moved"] or 0) for f in cells.values()], "moved, % of |A|") for a in more
+        (a, [100 * (f["moved"] or 0) for f in cells.values()], "change |A' - A|, % of |A|")
+        for a in more
     ]
     for axes, lengths, label in bars:
         axes.barh(list(cells), lengths, color=COLOURS[0])
