@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+import mtnet
 from mtnet import cli
+from mtnet.commands import export
 from mtnet.commands.common import columns_by_part
 from mtnet.commands.compare import comparison_table
 from mtnet.commands.fit_data import print_splits
@@ -19,6 +22,8 @@ from mtnet.commands.reproduce import print_results
 from mtnet.commands.train import free_folder
 from mtnet.config import configure
 from mtnet.errors import InputError
+from mtnet.storage.names import with_suffix
+from mtnet.storage.networks import TrainedNetwork
 from mtnet.storage.run_folder import create_run
 from mtnet.training.processes import _interrupts_blocked
 from mtnet.userdata.dataset import split_groups
@@ -44,7 +49,9 @@ def test_python_dash_m_mtnet():
 def test_an_interrupt_that_an_import_would_lose_is_one_line_and_status_130():
     code = """
 import os, signal, sys
+import mtnet
 from mtnet import cli
+from mtnet.commands import export
 
 def lossy(name):
     try:
@@ -177,3 +184,28 @@ def test_inspect_has_columns_that_say_what_they_are(monkeypatch, capsys, moved):
     assert "21.5 of 40" in out
     assert ("12.5 %" in out) == ("of A" in out) == (moved is not None)
     assert {"updated", "eigenvalue", "size"} <= set(re.findall(r"\w+", out))
+
+
+def test_list_does_not_refer_to_another_line(capsys):
+    assert cli.main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert "the same" not in out
+    assert "…" not in out
+
+
+def test_export_adds_the_suffix_as_adapt_does(tmp_path, monkeypatch, capsys):
+    saved = []
+    monkeypatch.setattr(export, "open_run", lambda folder: SimpleNamespace(config=TINY))
+    monkeypatch.setattr(export, "load_best_member", lambda run, warn: (500, None))
+    monkeypatch.setattr(export, "read_metrics", lambda run: [])
+    monkeypatch.setattr(export, "history", lambda *arguments: {})
+    monkeypatch.setattr(export, "save_network", lambda path, *rest: saved.append(path))
+    for name in ("net", "net.safetensors", "net.v2"):
+        export.export(tmp_path, Path(name))
+    assert saved == [with_suffix(Path(name)) for name in ("net", "net.safetensors", "net.v2")]
+    assert {path.suffix for path in saved} == {".safetensors"}
+
+
+def test_the_type_that_load_returns_is_public():
+    assert mtnet.TrainedNetwork is TrainedNetwork
+    assert "TrainedNetwork" in mtnet.__all__

@@ -37,6 +37,7 @@ from mtnet.tasks.sine import sine
 if TYPE_CHECKING:
     from mtnet.estimators import MTNetClassifier, MTNetRegressor
     from mtnet.storage import load, save
+    from mtnet.storage.networks import TrainedNetwork
 
 __all__ = [
     "AdaptConfig",
@@ -52,6 +53,7 @@ __all__ = [
     "MTNetRegressor",
     "MetaTraining",
     "Theta",
+    "TrainedNetwork",
     "accuracy",
     "adapt",
     "adapt_many",
@@ -100,6 +102,7 @@ __all__ = [
 _LAZY = {
     "MTNetClassifier": "mtnet.estimators",
     "MTNetRegressor": "mtnet.estimators",
+    "TrainedNetwork": "mtnet.storage.networks",
     "load": "mtnet.storage",
     "save": "mtnet.storage",
 }

@@ -8,8 +8,8 @@ import tyro
 
 from mtnet.commands.common import console, warn
 from mtnet.commands.parse import RunFolder, run as run_command
-from mtnet.errors import InputError
 from mtnet.evaluation.measure import history
+from mtnet.storage.names import with_suffix
 from mtnet.storage.networks import save_network
 from mtnet.storage.run_folder import load_best_member, open_run, read_metrics
 
@@ -27,12 +27,11 @@ def export(
 
     Args:
         run: Run folder; the best network on validation tasks is written, or the last one.
-        out: File to write, ending in .safetensors.
+        out: File to write; .safetensors is added if it is missing.
     """
-    if out.suffix != ".safetensors":
-        raise InputError(f"{out} must end in .safetensors")
+    path = with_suffix(out)
     trained = open_run(run)
     iteration, theta = load_best_member(trained, warn)
     about = history(trained.config, read_metrics(trained), iteration)
-    save_network(out, trained.config, theta, about)
-    console.print(f"Wrote {out}: {trained.config.method}, iteration {iteration}", highlight=False)
+    save_network(path, trained.config, theta, about)
+    console.print(f"Wrote {path}: {trained.config.method}, iteration {iteration}", highlight=False)

@@ -18,8 +18,8 @@ def main(arguments: Sequence[str]) -> None:
 def list_() -> None:
     """Show all methods, families and experiments.
 
-    For each method: what it adapts to a task, whether it does regression and
-    classification, and whether the number of classes may differ from training.
+    For each method: what it adapts to a task, whether it does regression (all do
+    classification), and whether the number of classes may differ from training.
     """
     names = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for title, entries in (
@@ -32,10 +32,10 @@ def list_() -> None:
             names.add_row(f"  {name}", about)
     console.print(names)
     abilities = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("Method", "adapts", "regression", "classes", "any number of classes"):
+    for column in ("Method", "adapts", "regression", "any number of classes"):
         abilities.add_column(column)
-    yes = lambda able: "yes" if able else "-"  # noqa: E731
+    yes = lambda able: "yes" if able else "no"  # noqa: E731
     for name, method in METHODS.items():
-        ways = "--shared-head" if "shared_head" in method.takes else yes(method.any_ways)
-        abilities.add_row(f"  {name}", method.adapts, yes(method.regression), "yes", ways)
+        ways = "with --shared-head" if "shared_head" in method.takes else yes(method.any_ways)
+        abilities.add_row(f"  {name}", method.adapts, yes(method.regression), ways)
     console.print(abilities)

@@ -61,7 +61,7 @@ METHODS: dict[str, Method] = {
         "attention over the support set (Vinyals et al. 2016)", matching.matching, "attention"
     ),
     "matching-fce": _compares(
-        "the same with full context embeddings", matching.matching_fce, "attention"
+        "matching with full context embeddings", matching.matching_fce, "attention"
     ),
     "prototypical": _compares(
         "the nearest class mean (Snell et al. 2017)", metric_based.prototypical, "class means"
@@ -72,7 +72,7 @@ METHODS: dict[str, Method] = {
         "class means",
     ),
     "map-direct": _compares(
-        "the same by direct loss minimisation", map_ssvm.map_direct, "class means"
+        "rankings by direct loss minimisation on mAP", map_ssvm.map_direct, "class means"
     ),
     "fine-tune": Method(
         "one network for all classes, then a new head (Ravi & Larochelle 2017)",
@@ -83,7 +83,7 @@ METHODS: dict[str, Method] = {
         pretrains=True,
     ),
     "nearest-neighbour": Method(
-        "one network for all classes, then the nearest example (the same)",
+        "one network for all classes, then the nearest example (Ravi & Larochelle 2017)",
         baselines.nearest_neighbour,
         "nothing",
         any_ways=True,

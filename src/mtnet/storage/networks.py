@@ -19,11 +19,14 @@ PRETRAINED = files("mtnet") / "pretrained"
 
 
 class TrainedNetwork(NamedTuple):
-    """A meta-trained learner, ready for new tasks."""
+    """A meta-trained network, as `mtnet.load` returns it; its method `adapt(x, y, seed=0)` returns
+    a network adapted to the examples of a new task."""
 
     config: Config
+    """The settings of its training."""
     learner: Learner
     theta: MetaParams
+    """The meta-parameters."""
     about: dict[str, Any]
     """How it was trained and what it scored."""
 
