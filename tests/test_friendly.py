@@ -209,3 +209,11 @@ def test_export_adds_the_suffix_as_adapt_does(tmp_path, monkeypatch, capsys):
 def test_the_type_that_load_returns_is_public():
     assert mtnet.TrainedNetwork is TrainedNetwork
     assert "TrainedNetwork" in mtnet.__all__
+
+
+@pytest.mark.parametrize("command", ["predict", "compare", "export", "inspect", "adapt"])
+def test_help_shows_no_empty_default_and_breaks_no_line_early(capsys, command):
+    assert cli.main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "(default: )" not in out
+    assert "\n\n\n" not in out

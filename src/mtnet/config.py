@@ -64,7 +64,7 @@ class NetConfig:
     head_sd: float | None = None
     """Standard deviation of the head's initial weights (normal). Default: Xavier uniform."""
     shared_head: bool = False
-    """One head row shared by all classes, so that a gradient method takes any number of classes."""
+    """Use the same output weights for all classes, so that tasks may have any number of them."""
 
     def __post_init__(self) -> None:
         _check_counts(self, "width", "depth", "filters")
@@ -86,7 +86,7 @@ class OuterConfig:
     clip: float | None = None
     """Clip each entry of the meta-gradient to this magnitude."""
     tasks_per_vmap: int | None = None
-    """Tasks per vectorised program. Default: the whole meta-batch."""
+    """Tasks that are computed at the same time (vmap). Default: the whole meta-batch."""
     log_every: int = 500
     """Iterations between two lines of metrics."""
     validate_every: int | None = None

@@ -35,12 +35,14 @@ def adapt(
 ) -> None:
     """Learn a new task from a few examples; writes a network to one file.
 
+    With --compact masks are sampled, as in training, so that some rows of the
+    weights do not change and need not be stored.
+
     Args:
         run: Run folder written by mtnet fit.
         examples: Rows of the task (CSV or Parquet), or a folder with one folder per class.
         out: File to write; .safetensors is added if it is missing.
-        compact: Write only the rows of weights that the task changed; predicting then needs the
-            run folder too. Masks are sampled, as in training, so that some rows do not change.
+        compact: Write only the rows that changed; mtnet predict then needs the run folder too.
     """
     if run.is_file():
         raise InputError(f"{run} is a file: the run comes first, mtnet adapt RUN {run} --out MODEL")

@@ -33,9 +33,9 @@ def classify(
 ) -> None:
     """Name handwritten characters from one example of each.
 
-    The pretrained network needs five classes. Images may have any size, and
-    dark or light ink: the tone of the border is the background. Norms see all
-    support and query images together, so several queries at once help.
+    The pretrained network needs five classes. Images may have any size, with dark
+    or light ink; the colour of the border is taken as the background. Batch norm
+    uses all images of a call, so the result for one query depends on the others.
 
     Args:
         support: One image per class.

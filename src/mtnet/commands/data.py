@@ -55,8 +55,7 @@ def get(
 
     Args:
         name: The image set.
-        from_: Folder with the original archives or the folders unpacked from them, or one
-            archive. Default: download the original archives.
+        from_: An original archive, or a folder with archives or their contents. Default: download.
     """
     images, source = image_set(name), None
     if from_ is None:

@@ -35,9 +35,9 @@ def evaluate(
 
     Args:
         run: Run folder.
-        shots: Support examples per task (per class); one table for each. Default: the paper's.
+        shots: Support examples per task (per class); one table for each. Default: as in the paper.
         tasks: Number of tasks per seed. Default: 10000; 2000 for images and tables.
-        steps: Inner steps, from 0 to this.
+        steps: Largest number of inner steps; every number from 0 on is measured.
         ways: Classes per task, if the run takes any number. Default: as in training.
     """
     check_positive(tasks=tasks)

@@ -23,7 +23,8 @@ def export(
 ) -> None:
     """Write a trained network to one file.
 
-    `mtnet.load` reads it, and `mtnet classify --network` if it was trained on omniglot.
+    Read it with mtnet.load in Python, or use it with mtnet classify --network if it
+    was trained on omniglot.
 
     Args:
         run: Run folder; the best network on validation tasks is written, or the last one.

@@ -83,17 +83,17 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
     ) -> None:
         """Learn from many small tasks; mtnet adapt then learns a new one.
 
-        A tenth of the groups is held out to choose the best iteration, another
-        tenth to measure its error (of 10 groups or more: at least 2, and 3).
-        For image folders: mtnet fit --images DIR --help
+        A tenth of the groups (at least 2 of 10 or more) is not trained on, to choose
+        the best iteration; another tenth (at least 3 of 10 or more) to measure its
+        error. For image folders: mtnet fit --images DIR --help
 
         Args:
             table: CSV or Parquet file.
             task: Column that says which task a row belongs to.
             inputs: Columns to predict from: numbers or categories.
             target: Column to predict: numbers or classes.
-            categories: Columns of numbers that are names, such as postcodes.
-            missing: Missing values: refuse them, or use the column's mean.
+            categories: Columns whose numbers are categories, such as postcodes.
+            missing: Missing values: stop with an error (refuse), or use the column's mean.
             settings: How to train.
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-table, numbered if it exists.
@@ -122,8 +122,8 @@ def fit_images(default: Config, flags: Any) -> Callable[..., None]:
     ) -> None:
         """Learn from many classes of images; mtnet adapt then learns new classes.
 
-        A tenth of the classes is held out to choose the best iteration, another
-        tenth to measure its accuracy. For tables: mtnet fit --help
+        A tenth of the classes is not trained on, to choose the best iteration;
+        another tenth to measure its accuracy. For tables: mtnet fit --help
 
         Args:
             images: Folder with one folder of images per class.

@@ -18,7 +18,7 @@ from mtnet.tasks import FAMILIES
 MASKS = ("relaxation", "temperature", "draw", "at_test", "zeta_sd")
 IMAGE_NETS = ("filters", "pool", "head_sd")
 CURVE_NETS = ("width", "depth", "W_sd")
-TITLES = {"tasks": "tasks", "net": "network", "outer": "meta-training", "inner": "adaptation"}
+TITLES = {"tasks": "task", "net": "network", "outer": "meta-training", "inner": "adaptation"}
 
 
 def used_settings(family: str, method: str) -> list[str]:

@@ -27,11 +27,11 @@ def inspect(
 ) -> None:
     """Show for each cell what a task may change, or what it changed.
 
-    A cell is one layer, with the weights A = T W. The columns are:
-    rows updated: rows of W whose mask is 1 (expected number if masks are not drawn)
-    rank, largest and median eigenvalue: of T M T', which multiplies the gradient
-    mean step size: alpha times the mean eigenvalue
-    change of A: |A' - A| / |A|, where A' are the adapted weights; for a model only
+    A cell is one layer, with the weights A = T W. "rows updated" is the number of
+    rows of W with mask 1 (the expected number if masks are not drawn). Rank and
+    eigenvalues are those of T M T', the matrix that multiplies the gradient.
+    "mean step size" is alpha times the mean eigenvalue. "change of A" is
+    |A' - A| / |A| in percent, where A' are the adapted weights of a model.
 
     Args:
         path: Run folder, or a model written by mtnet adapt.

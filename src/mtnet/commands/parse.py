@@ -28,8 +28,9 @@ OptionalStr = Annotated[str | None, NO_DEFAULT]
 Ints = Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...", help_behavior_hint="")]
 Strings = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
 Paths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH ...")]
+REQUIRED_RUNS = tyro.conf.arg(metavar="RUN ...", help_behavior_hint="(required)")
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
+RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, REQUIRED_RUNS]
 
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 """A flag without its --no- form."""

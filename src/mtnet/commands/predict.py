@@ -29,7 +29,9 @@ def main(arguments: Sequence[str]) -> None:
 def predict(
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     inputs: Annotated[
-        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TABLE|IMAGE ...")
+        tuple[Path, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="TABLE|IMAGE ...", help_behavior_hint="(required)"),
     ],
     out: OptionalPath = None,
     sheet: OptionalPath = None,

@@ -39,11 +39,11 @@ def reproduce(
 
     Args:
         experiment: table1, table2, figure4 or table3-...; mtnet list shows all.
-        quick: Few iterations and seeds: minutes, for a first look.
+        quick: Few iterations and seeds, for a first look within minutes.
         methods: Only these methods. Default: all of the experiment.
         budget: Stop each training after this time, e.g. 60m or 1.5h.
-        seeds: Networks per method. Default: as the experiment says.
-        tasks: Test tasks per seed. Default: as the experiment says.
+        seeds: Networks per method. Default: set by the experiment.
+        tasks: Test tasks per seed. Default: set by the experiment.
         jobs: Trainings at the same time, one core each. Default: one per core.
         runs: Folder of the trainings; finished ones are not trained again.
         results: Folder for the JSON file and the HTML page.

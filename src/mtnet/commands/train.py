@@ -74,7 +74,7 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
             resume: Resume the run in this folder, with its own settings.
             config: TOML or JSON file with settings; flags override it.
             checkpoint_every: Iterations between two checkpoints.
-            budget: Stop after this total training time, with earlier sessions, e.g. 60m or 1.5h.
+            budget: Stop after this training time, earlier sessions included, e.g. 60m or 1.5h.
             cores: Processes that share each meta-batch, one core each; for images.
         """
         check_positive(checkpoint_every=checkpoint_every, cores=cores)

@@ -50,13 +50,13 @@ class AdaptConfig:
     first_order: bool = False
     """Treat the task's gradient as a constant in meta-training (no second derivatives)."""
     relaxation: Relaxation = "hard"
-    """Masks in meta-training: hard (0 or 1, straight-through) or soft (eq. gs as it stands)."""
+    """Masks in meta-training: hard (0 or 1, straight-through) or soft (between 0 and 1, eq. gs)."""
     temperature: float = 1.0
     """Temperature of the Gumbel-softmax."""
     draw: Draw = "task"
     """Draw masks once per task, or once per step."""
     at_test: AtTest = "sample"
-    """Masks on new tasks: sample as in training, expected (their probability), threshold."""
+    """Masks on new tasks: sample (as in training), expected (probability), threshold (at 0.5)."""
     zeta_sd: float = 0.0
     """Standard deviation of the initial mask logits (the published code: 0.1 for "-full")."""
     statistics: StatisticsMode = "transductive"
@@ -64,7 +64,7 @@ class AdaptConfig:
     remat: bool = False
     """Recompute each step in the backward pass: less memory, more time."""
     invariant: float | None = None
-    """Keep alpha c^2 at this value by T = c S, W = V / c: training no longer depends on alpha."""
+    """Set T = c S, W = V / c with alpha c^2 of this value: training does not depend on alpha."""
 
     def __post_init__(self) -> None:
         for name in ("alpha", "temperature", "invariant"):
