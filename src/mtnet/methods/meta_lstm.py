@@ -8,6 +8,7 @@ every weight; the first state c_0 is learned too. Gradients and losses go in as 
 makes training first-order, as published.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -96,16 +97,8 @@ def meta_lstm(
         return loss(predict(model, batch.x), batch.y)
 
     def along(theta: LSTMParams, support: Batch, steps: int) -> Float[Array, "points weights"]:
-        """The weights before the first step, and after each."""
         check_support(support, unravel(theta.c))
-
-        def step(state: LSTMState, _: None) -> tuple[LSTMState, Array]:
-            value, g = jax.value_and_grad(lambda c: on(support, unravel(c)))(state.c)
-            state = move(theta, state, *jax.lax.stop_gradient((value, g)))
-            return state, state.c
-
-        _, later = jax.lax.scan(step, first(theta), length=steps)
-        return jnp.concatenate([theta.c[None], later])
+        return weights_by_step(theta, lambda c: on(support, unravel(c)), steps)
 
     def finished(c: Array, support: Batch) -> Any:
         model = unravel(c)
@@ -121,6 +114,20 @@ def meta_lstm(
         return eqx.filter_vmap(lambda c: finished(c, support))(along(theta, support, steps))
 
     return Learner(init, adapt, query_loss, trajectory)
+
+
+def weights_by_step(
+    theta: LSTMParams, support_loss: Callable[[Array], Scalar], steps: int
+) -> Float[Array, "points weights"]:
+    """The weights before the first step, and after each."""
+
+    def step(state: LSTMState, _: None) -> tuple[LSTMState, Array]:
+        value, g = jax.value_and_grad(support_loss)(state.c)
+        state = move(theta, state, *jax.lax.stop_gradient((value, g)))
+        return state, state.c
+
+    _, later = jax.lax.scan(step, first(theta), length=steps)
+    return jnp.concatenate([theta.c[None], later])
 
 
 def first(theta: LSTMParams) -> LSTMState:

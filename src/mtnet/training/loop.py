@@ -18,7 +18,7 @@ from mtnet.core.outer import TrainState
 from mtnet.errors import InputError
 from mtnet.storage.checkpoints import load_state, save_state
 from mtnet.storage.run_folder import Run, rewind_metrics
-from mtnet.training.compiled import data_parallel
+from mtnet.training.compiled import RunChunk, data_parallel
 from mtnet.training.validation import compile_validation
 
 CHECKPOINT_EVERY = 5_000
@@ -36,6 +36,18 @@ class Progress(NamedTuple):
     iteration: int
     loss: np.ndarray
     """Mean query loss since the last report, one number per member."""
+
+
+class Position(NamedTuple):
+    """Where a training is."""
+
+    done: int
+    """Iterations."""
+    state: TrainState
+    seconds: float
+    """Time spent in training."""
+    best: float
+    """The best validation score so far; higher is better."""
 
 
 def train(
@@ -68,51 +80,68 @@ def train(
     """
     config, outer = run.config, run.config.outer
     data, validate = load_data(config), compile_validation(config)
-    sign = 1 if is_classification(config) else -1  # accuracy should rise, an error should fall
-    init = jax.jit(lambda: init_members(config))
     try:
-        loaded = load_state(run.checkpoints, jax.eval_shape(init), warn)
-        done, state = loaded if loaded else (0, init())
-        seconds, best = rewind_metrics(run, done, sign)
-        out_of_time = lambda: bool(budget and seconds >= budget)  # noqa: E731
+        at = _resume(run, warn)
         with (
             run.metrics.open("a") as log,
             _stop_signals() as signals,
             data_parallel(config, cores) as run_chunk,
         ):
-            while done < outer.iterations and not out_of_time():
-                size = min(outer.log_every - done % outer.log_every, outer.iterations - done)
-                began = time.monotonic()
-                new, chunk_losses = run_chunk(state, data, size)
-                losses = np.asarray(chunk_losses)
-                seconds += time.monotonic() - began
-                state = _keep_finite(state, new, losses, config, done, tolerant)
-                done += size
-                mean = losses.mean(axis=1, dtype=np.float64)
-                line: dict[str, Any] = {"iteration": done, "loss": mean}
-                if _is_due(done, size, outer.validate_every, outer.iterations):
-                    line["validation"] = validate(state)
-                    best = _keep_best(
-                        run, done, state, sign * float(line["validation"].mean()), best
-                    )
-                write_metrics(log, line | {"seconds": seconds})
-                report(Progress(done, mean))
-                due = _is_due(done, size, checkpoint_every, outer.iterations)
-                if due or signals or out_of_time() or "validation" in line:
-                    save_state(run.checkpoints, done, state)
-                if signals and done < outer.iterations:
-                    raise Stopped(f"stopped at iteration {done}")
+            while at.done < outer.iterations and not _is_over(at, budget):
+                size = min(outer.log_every - at.done % outer.log_every, outer.iterations - at.done)
+                at, loss = _train_chunk(run_chunk, config, data, at, size, tolerant)
+                line: dict[str, Any] = {"iteration": at.done, "loss": loss}
+                if _is_due(at.done, size, outer.validate_every, outer.iterations):
+                    line["validation"] = validate(at.state)
+                    at = _keep_best(run, at, line["validation"])
+                write_metrics(log, line | {"seconds": at.seconds})
+                report(Progress(at.done, loss))
+                due = _is_due(at.done, size, checkpoint_every, outer.iterations)
+                if due or signals or _is_over(at, budget) or "validation" in line:
+                    save_state(run.checkpoints, at.done, at.state)
+                if signals and at.done < outer.iterations:
+                    raise Stopped(f"stopped at iteration {at.done}")
     except OSError as error:
         raise InputError(f"cannot write to {run.folder}: {error.strerror}") from None
-    return state
+    return at.state
 
 
-def _keep_best(run: Run, done: int, state: TrainState, score: float, best: float) -> float:
-    """Save the meta-parameters if their validation score is the best; returns the best score."""
-    if not score > best:  # also if it is not a number
-        return best
-    save_state(run.best, done, state.theta, keep=1)
-    return score
+def _resume(run: Run, warn: Callable[[str], None]) -> Position:
+    """The position of the newest undamaged checkpoint, or the start."""
+    init = jax.jit(lambda: init_members(run.config))
+    loaded = load_state(run.checkpoints, jax.eval_shape(init), warn)
+    done, state = loaded if loaded else (0, init())
+    return Position(done, state, *rewind_metrics(run, done, _sign(run.config)))
+
+
+def _train_chunk(
+    run_chunk: RunChunk, config: Config, data: Any, at: Position, size: int, tolerant: bool
+) -> tuple[Position, np.ndarray]:
+    """The position `size` iterations later, and the mean loss of each member on the way."""
+    began = time.monotonic()
+    new, chunk_losses = run_chunk(at.state, data, size)
+    losses = np.asarray(chunk_losses)
+    seconds = at.seconds + time.monotonic() - began
+    state = _keep_finite(at.state, new, losses, config, at.done, tolerant)
+    return Position(at.done + size, state, seconds, at.best), losses.mean(axis=1, dtype=np.float64)
+
+
+def _keep_best(run: Run, at: Position, scores: np.ndarray) -> Position:
+    """Save the meta-parameters if their validation score is the best so far."""
+    score = _sign(run.config) * float(scores.mean())
+    if not score > at.best:  # also if it is not a number
+        return at
+    save_state(run.best, at.done, at.state.theta, keep=1)
+    return at._replace(best=score)
+
+
+def _sign(config: Config) -> int:
+    """Accuracy should rise, an error should fall."""
+    return 1 if is_classification(config) else -1
+
+
+def _is_over(at: Position, budget: float | None) -> bool:
+    return bool(budget and at.seconds >= budget)
 
 
 def _is_due(done: int, size: int, every: int | None, last: int) -> bool:
