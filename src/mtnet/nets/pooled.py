@@ -30,7 +30,7 @@ def can_pool(conv: Conv2d, shape: tuple[int, ...]) -> bool:
 @custom_vmap
 def conv_pool(
     W: Float[Array, "out 3 3 c"], x: Float[Array, "h w c"]
-) -> tuple[Float[Array, "h/2 w/2 out"], Moments]:
+) -> tuple[Float[Array, "_h _w out"], Moments]:
     """The pooled convolution of one image, and the moments before pooling.
 
     Args:
@@ -61,7 +61,7 @@ def _one_by_one(n: int, batched: Any, W: Array, x: Array) -> tuple[Any, Any]:
     return out, jax.tree.map(lambda _: True, out)
 
 
-def _windows(x: Float[Array, "h w c"]) -> Float[Array, "h/2 w/2 16c"]:
+def _windows(x: Float[Array, "h w c"]) -> Float[Array, "_h _w _window"]:
     """The padded 4x4 window of every 2x2 positions: four blocks of 2x2 pixels."""
     x = jnp.pad(x, ((1, 1), (1, 1), (0, 0)))
     h, w, c = (x.shape[0] // 2, x.shape[1] // 2, x.shape[2])
@@ -70,7 +70,7 @@ def _windows(x: Float[Array, "h w c"]) -> Float[Array, "h/2 w/2 16c"]:
     return jnp.concatenate(corners, axis=-1)
 
 
-def _shifted(W: Float[Array, "out 3 3 c"]) -> Float[Array, "4*out 16c"]:
+def _shifted(W: Float[Array, "out 3 3 c"]) -> Float[Array, "_rows _window"]:
     """The kernel at the four positions of a window, laid out like `_windows`."""
     out, c = len(W), W.shape[-1]
     at = [

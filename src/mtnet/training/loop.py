@@ -17,6 +17,7 @@ from mtnet.config import Config
 from mtnet.core.outer import TrainState
 from mtnet.errors import InputError
 from mtnet.storage.checkpoints import load_state, save_state
+from mtnet.storage.networks import load_body
 from mtnet.storage.run_folder import Run, rewind_metrics
 from mtnet.training.compiled import data_parallel
 from mtnet.training.validation import compile_validation
@@ -69,7 +70,8 @@ def train(
     config, outer = run.config, run.config.outer
     data, validate = load_data(config), compile_validation(config)
     sign = 1 if is_classification(config) else -1  # accuracy should rise, an error should fall
-    init = jax.jit(lambda: init_members(config))
+    body = load_body(config)
+    init = jax.jit(lambda: init_members(config, body))
     try:
         loaded = load_state(run.checkpoints, jax.eval_shape(init), warn)
         done, state = loaded if loaded else (0, init())
