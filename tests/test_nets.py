@@ -16,7 +16,8 @@ from mtnet.core.losses import accuracy, cross_entropy
 from mtnet.core.norms import EPSILON, BatchNorm, freeze_batch_stats
 from mtnet.nets import convolve
 from mtnet.nets.conv import Conv2d, use_eqx_conv, use_fast_conv
-from mtnet.nets.conv4 import conv4, conv_init, max_pool
+from mtnet.nets.conv4 import conv4, conv_init
+from mtnet.nets.pooled import can_pool, conv_pool, max_pool
 
 KEY = jax.random.key(7)
 
@@ -552,3 +553,46 @@ def test_cross_entropy_of_large_logits_is_finite():
     logits = jnp.array([[1e4, -1e4, 0.0]])
     values = [cross_entropy(logits, jnp.array([label])) for label in range(3)]
     np.testing.assert_allclose(values, [0, 2e4, 1e4])
+
+
+def pooled_by_definition(W: jax.Array, x: jax.Array) -> jax.Array:
+    """Convolution, norm, max-pooling and ReLU of a batch, one after the other."""
+    y = jax.lax.conv_general_dilated(
+        x, W, (1, 1), "SAME", dimension_numbers=("NHWC", "OHWI", "NHWC")
+    )
+    mean, var = jnp.mean(y, (0, 1, 2)), jnp.var(y, (0, 1, 2))
+    return jax.nn.relu(jax.vmap(max_pool)((y - mean) / jnp.sqrt(var + EPSILON)))
+
+
+def test_pooling_before_the_norm_changes_neither_value_nor_derivatives():
+    with jax.enable_x64(True):
+        conv = Conv2d(3, 4, 3, padding="SAME", use_bias=False, key=KEY)
+        norm, x = BatchNorm(4, axis=-1), jax.random.normal(KEY, (3, 6, 8, 3), jnp.float64)
+        norm = eqx.tree_at(lambda n: n.offset, norm, jnp.zeros(4))
+        W, g = (a.astype(jnp.float64) for a in (conv.weight, jax.random.normal(KEY, (3, 3, 4, 4))))
+        assert can_pool(conv, x.shape[1:])
+
+        def pooled(W: jax.Array, x: jax.Array) -> jax.Array:
+            block = lambda x: jax.nn.relu(norm.normalise(*conv_pool(W, x)))  # noqa: E731
+            return jax.vmap(block, axis_name="batch")(x)
+
+        def values(f):
+            """Outputs, gradient, and the gradient of a gradient step's result."""
+            loss = lambda W, x: jnp.sum(g * f(W, x))  # noqa: E731
+            after = lambda W, x: loss(W - 0.1 * jax.grad(loss)(W, x), x)  # noqa: E731
+            both = jax.jit(
+                lambda W, x: (f(W, x), jax.grad(loss, (0, 1))(W, x), jax.grad(after)(W, x))
+            )
+            per_task = jax.jit(jax.vmap(jax.grad(loss), (0, None)))
+            return both(W, x), per_task(jnp.stack([W, -W]), x)
+
+        for ours, theirs in zip(
+            *(jax.tree.leaves(values(f)) for f in (pooled, pooled_by_definition)), strict=True
+        ):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("shape", [(7, 8, 3), (8, 8, 5)])
+def test_other_shapes_take_the_general_path(shape):
+    conv = Conv2d(shape[2], 4, 3, padding="SAME", use_bias=False, key=KEY)
+    assert not can_pool(conv, shape)

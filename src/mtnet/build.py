@@ -17,6 +17,7 @@ from mtnet.core.types import Batch, Family, Learner
 from mtnet.datasets import open_images
 from mtnet.errors import InputError
 from mtnet.methods import METHODS, known, make
+from mtnet.methods.body import Body, put_body
 from mtnet.nets.conv4 import conv_init
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.tasks import FAMILIES
@@ -57,7 +58,11 @@ def build_family(config: Config, data: Any = None, **changes: Any) -> Family:
     """
     entry = FAMILIES[config.family]
     data = _data_shapes(config) if data is None else data
-    values = dataclasses.asdict(config.tasks) | {"pixels": data, "rows": data} | changes
+    values = (
+        dataclasses.asdict(config.tasks)
+        | {"pixels": data, "rows": data, "augment": False}
+        | changes
+    )
     return entry.make(**{n: values[n] for n in inspect.signature(entry.make).parameters})
 
 
@@ -67,8 +72,9 @@ def build_training_family(config: Config, data: Any = None) -> Family:
     if METHODS[config.method].pretrains and FAMILIES[config.family].shape:
         count = tasks.ways * (tasks.shots + tasks.queries)
         pixels = _data_shapes(config) if data is None else data
-        return all_classes(pixels, count, rotations=tasks.rotations)
-    return build_family(config, data, ways=tasks.train_ways or tasks.ways)
+        return all_classes(pixels, count, rotations=tasks.rotations, augment=tasks.augment)
+    ways = tasks.train_ways or tasks.ways
+    return build_family(config, data, ways=ways, augment=tasks.augment)
 
 
 def is_classification(config: Config) -> bool:
@@ -156,9 +162,18 @@ def over_members(function: Any) -> Any:
     return mapped
 
 
-def init_members(config: Config) -> TrainState:
-    """The state of all members before meta-training, stacked along a leading axis."""
+def init_members(config: Config, body: Body | None = None) -> TrainState:
+    """The state of all members before meta-training, stacked along a leading axis.
+
+    Args:
+        config: The training.
+        body: Weights to start from (`--init-from`), the same for all members; the head is drawn.
+    """
     keys, step_sizes = member_keys(config)
     optimiser = build_optimiser(config)
-    init = lambda key, alpha: init_state(build_learner(config, alpha), optimiser, key)  # noqa: E731
+
+    def init(key: Array, alpha: Array) -> TrainState:
+        state = init_state(build_learner(config, alpha), optimiser, key)
+        return state if body is None else state._replace(theta=put_body(state.theta, body))
+
     return over_members(init)(keys[:, 0], step_sizes)

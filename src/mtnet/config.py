@@ -31,6 +31,8 @@ class TaskConfig:
     """Classes per task during meta-training. Default: the same as ways."""
     rotations: bool = False
     """Rotate classes by 90, 180 and 270 degrees: each rotation is a new class."""
+    augment: bool = False
+    """Flip and shift the images of meta-training at random."""
     order: int = 2
     """Order of the polynomials."""
     x_max: float = 5.0
@@ -65,6 +67,9 @@ class NetConfig:
     """Standard deviation of the head's initial weights (normal). Default: Xavier uniform."""
     shared_head: bool = False
     """Use the same output weights for all classes, so that tasks may have any number of them."""
+
+    init_from: str = ""
+    """Start from the body of this run folder or network file; the head is drawn anew."""
 
     def __post_init__(self) -> None:
         _check_counts(self, "width", "depth", "filters")

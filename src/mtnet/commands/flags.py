@@ -36,6 +36,8 @@ def _is_used(name: str, family: str, method: str) -> bool:
             return (name == "data" and entry.own) or name in _parameters(family)
         case "net" if name == "shared_head":
             return classes and name in able.takes
+        case "net" if name == "init_from":
+            return True
         case "net":
             return name in (IMAGE_NETS if entry.images else CURVE_NETS)
         case "outer":

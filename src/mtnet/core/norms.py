@@ -38,14 +38,18 @@ class BatchNorm(eqx.Module):
 
     def __call__(self, x: Float[Array, "..."], *, key: Any = None) -> Float[Array, "..."]:
         x = jnp.moveaxis(x, self.axis, -1)
-        mean, var = self._of_batch(x) if self.statistics is None else self.statistics
-        scale = jax.lax.rsqrt(var + EPSILON)
-        return jnp.moveaxis(x * scale + (self.offset - mean * scale), -1, self.axis)
-
-    def _of_batch(self, x: Array) -> BatchStats:
         positions = tuple(range(x.ndim - 1))
-        mean = jax.lax.pmean(jnp.mean(x, positions), "batch")
-        square = jax.lax.pmean(jnp.mean(jnp.square(x), positions), "batch")
+        moments = jnp.mean(x, positions), jnp.mean(jnp.square(x), positions)
+        return jnp.moveaxis(self.normalise(x, moments), -1, self.axis)
+
+    def normalise(self, x: Float[Array, "... channels"], moments: BatchStats) -> Array:
+        """The norm of x, given the example's means of the values and of their squares."""
+        mean, var = self._of_batch(*moments) if self.statistics is None else self.statistics
+        scale = jax.lax.rsqrt(var + EPSILON)
+        return x * scale + (self.offset - mean * scale)
+
+    def _of_batch(self, mean: Array, square: Array) -> BatchStats:
+        mean, square = jax.lax.pmean((mean, square), "batch")
         var = jnp.maximum(square - jnp.square(mean), 0)  # one pass over x; rounding may go below 0
         seen = _seen.get()
         if seen is not None:

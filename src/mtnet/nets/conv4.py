@@ -10,6 +10,7 @@ from mtnet.core.initialise import Initialise
 from mtnet.core.norms import BatchNorm
 from mtnet.errors import InputError
 from mtnet.nets.conv import Conv2d
+from mtnet.nets.pooled import can_pool, conv_pool, max_pool
 
 
 class Conv4(eqx.Module):
@@ -23,8 +24,12 @@ class Conv4(eqx.Module):
     def __call__(self, x: Float[Array, "channels height width"]) -> Float[Array, " outputs"]:
         x = jnp.moveaxis(x, 0, -1)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            x = norm(convolution.channels_last(x))
-            x = jax.nn.relu(max_pool(x) if self.pool else x)  # ReLU and max commute
+            if self.pool and can_pool(convolution, x.shape):
+                x, moments = conv_pool(convolution.weight, x)
+                x = jax.nn.relu(norm.normalise(x, moments))
+            else:
+                x = norm(convolution.channels_last(x))
+                x = jax.nn.relu(max_pool(x) if self.pool else x)  # ReLU and max commute
         return self.head(jnp.ravel(x) if self.pool else jnp.mean(x, (0, 1)))
 
 
@@ -63,13 +68,6 @@ def conv4(
     features = filters * (height // 16) * (width // 16) if pool else filters
     head = eqx.nn.Identity() if ways is None else eqx.nn.Linear(features, ways, key=keys[4])
     return Conv4(convolutions, [BatchNorm(filters, axis=-1) for _ in range(4)], head, pool)
-
-
-def max_pool(x: Float[Array, "h w c"]) -> Float[Array, "h//2 w//2 c"]:
-    """2x2 max-pooling; an odd last row or column is dropped."""
-    height, width = (n // 2 * 2 for n in x.shape[:2])
-    rows = jnp.maximum(x[0:height:2], x[1:height:2])
-    return jnp.maximum(rows[:, 0:width:2], rows[:, 1:width:2])
 
 
 def conv_init(head_sd: float | None) -> Initialise:

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array
 
-from mtnet.build import build_learner
+from mtnet.build import build_learner, net_spec
 from mtnet.config import Config, from_dict, to_dict
 from mtnet.core.types import Batch, Learner, MetaParams
 from mtnet.errors import InputError
 from mtnet.files import fill_tree, leaves_by_name, read_arrays, write_arrays
+from mtnet.methods.body import Body, take_body
 from mtnet.storage.names import SUFFIX
 from mtnet.storage.run_folder import load_best_member, open_run
 
@@ -62,6 +63,18 @@ def network_of_run(folder: Path) -> TrainedNetwork:
     iteration, theta = load_best_member(run)
     learner = build_learner(run.config, run.config.members[0][1])
     return TrainedNetwork(run.config, learner, theta, {"measured_at": iteration})
+
+
+def load_body(config: Config) -> Body | None:
+    """The weights that a training starts from (`--init-from`), or None."""
+    if not config.net.init_from:
+        return None
+    path = Path(config.net.init_from)
+    source = network_of_run(path) if path.is_dir() else load_network(path)
+    mine, theirs = net_spec(config), net_spec(source.config)
+    if mine._replace(outputs=None) != theirs._replace(outputs=None):
+        raise InputError(f"init_from: the network of {path} is {theirs}, not {mine}")
+    return take_body(source.theta, mine.head)
 
 
 def save_network(path: Path, config: Config, theta: MetaParams, about: dict[str, Any]) -> None:

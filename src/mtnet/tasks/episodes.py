@@ -19,6 +19,7 @@ def image_episodes(
     shots: int = 1,
     queries: int = 1,
     rotations: bool = False,
+    augment: bool = False,
 ) -> Family:
     """Classification tasks with random classes and random labels.
 
@@ -32,6 +33,7 @@ def image_episodes(
         queries: Query examples per class; no image is both.
         rotations: Rotate each class of a task by 0, 90, 180 or 270 degrees, which makes four
             classes of one; two of them never occur in one task.
+        augment: Flip and shift each image at random (`vary`), for training.
 
     Returns:
         The family.
@@ -46,12 +48,16 @@ def image_episodes(
         x = jnp.asarray(pixels)[chosen[:, None], picked]
         if rotations:
             x = jax.vmap(turn)(x, jax.random.randint(to_turns, (ways,), 0, 4))
+        if augment:
+            x = vary(jax.random.fold_in(key, 1), x)
         return as_episode(x, shots)
 
     return Family("episodes", sample, cross_entropy, accuracy)
 
 
-def all_classes(pixels: Any, count: int, *, rotations: bool = False) -> Family:
+def all_classes(
+    pixels: Any, count: int, *, rotations: bool = False, augment: bool = False
+) -> Family:
     """Batches of `count` images of all classes, for pretraining; support and query are the same.
 
     With rotations every class counts as four.
@@ -65,6 +71,8 @@ def all_classes(pixels: Any, count: int, *, rotations: bool = False) -> Family:
         if rotations:
             turns = jax.random.randint(to_turns, (count,), 0, 4)
             x, y = jax.vmap(turn)(x[:, None], turns)[:, 0], 4 * y + turns
+        if augment:
+            x = vary(jax.random.fold_in(key, 1), x)
         batch = Batch(as_floats(x), y)
         return Episode(batch, batch)
 
@@ -112,6 +120,32 @@ def turn(images: Array, quarters: Array) -> Array:
     """Rotate (examples, height, width, channels) by a traced number of quarter turns."""
     turned = jnp.stack([jnp.rot90(images, k, (1, 2)) for k in range(4)])
     return turned[quarters]
+
+
+def vary(key: Key[Array, ""], images: Array) -> Array:
+    """Flip each image left to right at random, and shift it by up to a tenth of its size.
+
+    Args:
+        key: Random key.
+        images: (..., height, width, channels).
+
+    Returns:
+        Images of the same shape; what a shift uncovers mirrors the edge.
+    """
+    height, width, _ = images.shape[-3:]
+    reach = height // 10, width // 10
+    flat = images.reshape(-1, *images.shape[-3:])
+
+    def one(key: Key[Array, ""], image: Array) -> Array:
+        to_flip, *to_shift = jax.random.split(key, 3)
+        image = jnp.where(jax.random.bernoulli(to_flip), image[:, ::-1], image)
+        first = [
+            jax.random.randint(k, (), 0, 2 * r + 1) for k, r in zip(to_shift, reach, strict=True)
+        ]
+        padded = jnp.pad(image, [(reach[0],) * 2, (reach[1],) * 2, (0, 0)], mode="reflect")
+        return jax.lax.dynamic_slice(padded, (*first, 0), image.shape)
+
+    return jax.vmap(one)(jax.random.split(key, len(flat)), flat).reshape(images.shape)
 
 
 def _flat(x: Array, y: Array) -> Batch:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Int, Key
 from mtnet.core.losses import accuracy, cross_entropy, mse
 from mtnet.core.types import Batch, Episode, Family
 from mtnet.errors import InputError
-from mtnet.tasks.episodes import as_episode, check_ways, turn, without_replacement
+from mtnet.tasks.episodes import as_episode, check_ways, turn, vary, without_replacement
 from mtnet.tasks.sine import check_sizes
 
 
@@ -88,7 +88,13 @@ def group_tasks(rows: Groups, *, shots: int = 10, queries: int = 10) -> Family:
 
 
 def ragged_episodes(
-    rows: Groups, *, ways: int = 5, shots: int = 1, queries: int = 1, rotations: bool = False
+    rows: Groups,
+    *,
+    ways: int = 5,
+    shots: int = 1,
+    queries: int = 1,
+    rotations: bool = False,
+    augment: bool = False,
 ) -> Family:
     """As `image_episodes`, with classes of unequal size.
 
@@ -98,6 +104,7 @@ def ragged_episodes(
         shots: Support images per class.
         queries: Query images per class.
         rotations: Rotate each class of a task by a random multiple of 90 degrees.
+        augment: Flip and shift each image at random, for training.
 
     Returns:
         The family.
@@ -115,6 +122,8 @@ def ragged_episodes(
         x = rows.x[rows.start[chosen][:, None] + picked]
         if rotations:
             x = jax.vmap(turn)(x, jax.random.randint(to_turns, (ways,), 0, 4))
+        if augment:
+            x = vary(jax.random.fold_in(key, 1), x)
         return as_episode(x, shots)
 
     return Family("class episodes", sample, cross_entropy, accuracy)

@@ -17,6 +17,7 @@ from mtnet.config import Config
 from mtnet.core.outer import TrainState
 from mtnet.errors import InputError
 from mtnet.storage.checkpoints import load_state, save_state
+from mtnet.storage.networks import load_body
 from mtnet.storage.run_folder import Run, rewind_metrics
 from mtnet.training.compiled import RunChunk, data_parallel
 from mtnet.training.validation import compile_validation
@@ -108,10 +109,15 @@ def train(
 
 def _resume(run: Run, warn: Callable[[str], None]) -> Position:
     """The position of the newest undamaged checkpoint, or the start."""
-    init = jax.jit(lambda: init_members(run.config))
-    loaded = load_state(run.checkpoints, jax.eval_shape(init), warn)
-    done, state = loaded if loaded else (0, init())
+    shapes = jax.eval_shape(lambda: init_members(run.config))
+    loaded = load_state(run.checkpoints, shapes, warn)
+    done, state = loaded if loaded else (0, _start(run.config))
     return Position(done, state, *rewind_metrics(run, done, _sign(run.config)))
+
+
+def _start(config: Config) -> TrainState:
+    body = load_body(config)
+    return jax.jit(lambda: init_members(config, body))()
 
 
 def _train_chunk(

@@ -1,0 +1,99 @@
+"""Training from the body of another network, and augmented images."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_close, shaken
+
+from mtnet import InputError
+from mtnet.build import build_learner, init_members
+from mtnet.config import configure
+from mtnet.methods.body import put_body, take_body
+from mtnet.storage.networks import load_body, save_network
+from mtnet.tasks.episodes import image_episodes, vary
+
+KEY = jax.random.key(7)
+SETTINGS = {"family": "omniglot", "filters": 2, "ways": 3, "meta_batch": 1}
+SOURCES = ("mt-net", "meta-sgd", "prototypical", "nearest-neighbour")
+
+
+def theta_of(method, key):
+    return build_learner(configure(method=method, **SETTINGS)).init(key)
+
+
+def shaken_theta(method):
+    """Meta-parameters away from their initial values, T included."""
+    return shaken(theta_of(method, KEY))
+
+
+def features(method, theta):
+    """Of the plain network with the meta-parameters' body; `prototypical` has no head."""
+    body = take_body(theta, "head")
+    plain = put_body(theta_of("prototypical", jax.random.key(9)), body)
+    return plain.net
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("target", SOURCES)
+def test_a_body_is_the_same_network_in_every_method(source, target):
+    old = shaken_theta(source)
+    new = put_body(theta_of(target, jax.random.key(5)), take_body(old, "head"))
+    assert_close(features(target, new), features(source, old))
+
+
+@pytest.mark.parametrize("target", ["mt-net", "nearest-neighbour"])
+def test_the_head_is_drawn_anew(target):
+    body = take_body(shaken_theta("mt-net"), "head")
+    assert "head" not in body.W
+    fresh = theta_of(target, jax.random.key(5))
+    new = put_body(fresh, body)
+    if target == "mt-net":
+        assert_close((new.W["head"], new.T, new.zeta), (fresh.W["head"], fresh.T, fresh.zeta))
+    else:
+        assert_close((new.W, new.b), (fresh.W, fresh.b))
+
+
+def test_training_starts_from_a_file(tmp_path):
+    file = tmp_path / "body.safetensors"
+    source, theta = configure(method="prototypical", **SETTINGS), shaken_theta("prototypical")
+    save_network(file, source, theta, {})
+    config = configure(method="mt-net", init_from=str(file), seeds=(0, 1), **SETTINGS)
+    state = init_members(config, load_body(config))
+    for member in range(2):
+        mine = jax.tree.map(lambda a: a[member], state.theta)  # noqa: B023
+        assert_close(features("mt-net", mine), theta.net)
+    heads = state.theta.W["head"][0]
+    assert not np.array_equal(heads[0], heads[1])
+
+
+def test_another_network_is_refused(tmp_path):
+    file = tmp_path / "body.safetensors"
+    save_network(file, configure(method="mt-net", **SETTINGS), shaken_theta("mt-net"), {})
+    wider = configure(method="mt-net", init_from=str(file), **SETTINGS | {"filters": 4})
+    with pytest.raises(InputError, match="init_from"):
+        load_body(wider)
+    with pytest.raises(InputError, match="init_from"):
+        put_body(theta_of("meta-lstm", KEY), take_body(shaken_theta("mt-net"), "head"))
+
+
+def test_varied_images_are_flipped_and_shifted():
+    """Every row of the result is a row of the mirrored image, forwards or backwards."""
+    image = np.arange(400).reshape(1, 20, 20, 1)
+    many = vary(KEY, jnp.asarray(np.repeat(image, 64, 0)))
+    padded = np.pad(image[0], [(2, 2), (2, 2), (0, 0)], mode="reflect")
+    windows = [padded[i : i + 20, j : j + 20] for i in range(5) for j in range(5)]
+    flipped = np.pad(image[0][:, ::-1], [(2, 2), (2, 2), (0, 0)], mode="reflect")
+    windows += [flipped[i : i + 20, j : j + 20] for i in range(5) for j in range(5)]
+    allowed = {w.tobytes() for w in map(np.ascontiguousarray, windows)}
+    seen = {np.asarray(x, image.dtype).tobytes() for x in many}
+    assert seen <= allowed
+    assert len(seen) > 10
+
+
+def test_augmented_episodes_differ_from_plain_ones():
+    pixels = np.random.default_rng(0).integers(0, 255, (4, 3, 20, 20, 1), dtype=np.uint8)
+    plain = image_episodes(pixels, ways=2).sample(KEY)
+    varied = image_episodes(pixels, ways=2, augment=True).sample(KEY)
+    assert plain.support.x.shape == varied.support.x.shape
+    assert not np.array_equal(plain.support.x, varied.support.x)
