@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BENCH := .venv-bench/bin
 FAST := $(addprefix tests/test_,cells.py changes.py config.py data_*.py episodes.py equations.py \
-	inputs.py laws.py outer.py storage.py tasks.py)
+	inputs.py laws.py storage.py tasks.py)
 
 .PHONY: reproduce test check lint bench clean
 

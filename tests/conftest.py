@@ -6,6 +6,15 @@ import tempfile
 # Programs that several tests (or the processes they start) compile are compiled once per run.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="mtnet-tests-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+# Most of the time is compilation: compile quickly, here and in the processes that tests start.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+os.environ["XLA_FLAGS"] = " ".join(
+    [
+        "--xla_cpu_use_fusion_emitters=false",
+        "--xla_cpu_parallel_codegen_split_count=1",
+        os.environ.get("XLA_FLAGS", ""),  # a flag given twice has its last value
+    ]
+)
 
 import jax
 import jaxtyping
@@ -13,7 +22,6 @@ from hypothesis import settings
 
 jaxtyping.install_import_hook("mtnet", "beartype.beartype")
 jax.config.update("jax_enable_x64", True)
-jax.config.update("jax_disable_most_optimizations", True)  # most of the time is compilation
 settings.register_profile("mtnet", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.load_profile("mtnet")
 

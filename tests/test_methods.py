@@ -171,6 +171,7 @@ def by_hand(phi, relevant):
         yield F, AP
 
 
+best_ranking = jax.jit(map_ssvm.best_ranking, static_argnums=(3, 4))
 rankings = st.integers(1, 3).flatmap(
     lambda p: st.tuples(
         st.just(p), st.lists(st.floats(-1, 1, width=16), min_size=p + 1, max_size=6)
@@ -183,10 +184,11 @@ def test_the_best_ranking_is_the_best_of_all(drawn, weight, most):
     positives, phi = drawn
     phi, relevant = np.array(phi), np.arange(len(phi)) < positives
     expected = max(F + weight * (1 - AP) for F, AP in by_hand(phi, relevant))
-    padded = jnp.append(jnp.asarray(phi), 0.7)  # a point that is not there: the ranking one
-    valid = jnp.arange(len(padded)) < len(phi)
-    marks = jnp.append(jnp.asarray(relevant), True)
-    found = map_ssvm.best_ranking(padded, marks, valid, weight, most)
+    absent = 7 - len(phi)  # points that are not there: at least the ranking one
+    padded = jnp.asarray(np.append(phi, [0.7] * absent))
+    marks = jnp.asarray(np.append(relevant, [True] * absent))
+    valid = jnp.asarray(np.arange(7) < len(phi))
+    found = best_ranking(padded, marks, valid, weight, most)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -379,7 +381,8 @@ def test_the_curvature_of_one_example_of_a_linear_layer_is_exact():
 def test_without_its_determinant_l_maml_is_maml():
     laplaced, plain = learner("l-maml", eta=0.0), learner("maml")
     theta = shaken(plain.init(KEY))
-    assert_close(laplaced.loss(theta, CLASSED, KEY), plain.loss(theta, CLASSED, KEY))
+    one, other = (jax.jit(made.loss)(theta, CLASSED, KEY) for made in (laplaced, plain))
+    assert_close(one, other)
 
 
 def test_an_episode_family_of_more_ways_has_them():

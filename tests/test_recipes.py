@@ -27,8 +27,6 @@ from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.table1 import TABLE1
 from mtnet.tasks import FAMILIES
 
-jax.config.update("jax_disable_most_optimizations", True)
-
 
 def run(*arguments):
     printed = io.StringIO()
