@@ -1,10 +1,14 @@
 """Shapes and types are checked while the tests run, and numbers are float64."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
 # Programs that several tests (or the processes they start) compile are compiled once per run.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="mtnet-tests-"))
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    folder = os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="mtnet-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 # Most of the time is compilation: compile quickly, here and in the processes that tests start.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
