@@ -5,6 +5,7 @@ On a new task its features stay fixed: `fine-tune` learns a new head by gradient
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,10 +17,10 @@ from mtnet.core.initialise import Initialise
 from mtnet.core.inner import StatisticsMode
 from mtnet.core.inputs import check_support
 from mtnet.core.losses import cross_entropy, predict
-from mtnet.core.norms import freeze_batch_stats
+from mtnet.core.norms import join_support
 from mtnet.core.types import Batch, Episode, Learner, Loss
 from mtnet.errors import check_options
-from mtnet.methods.metric_based import initial_arrays, unit
+from mtnet.methods.metric_based import initial_arrays, metric_predictor, stack_one, unit
 
 
 class PretrainedParams(NamedTuple):
@@ -39,22 +40,6 @@ class Headed(eqx.Module):
 
     def __call__(self, x: Array) -> Float[Array, " outputs"]:
         return self.W @ self.net(x) + self.b
-
-
-class Neighbours(eqx.Module):
-    """The target of the nearest support example; a class's logit is its largest cosine."""
-
-    net: Any
-    features: Float[Array, "n features"]
-    y: Array
-    ways: int | None = eqx.field(static=True)
-
-    def __call__(self, x: Array) -> Array:
-        cosines = unit(self.features) @ unit(self.net(x))
-        if self.ways is None:
-            return self.y[jnp.argmax(cosines)]
-        member = jax.nn.one_hot(self.y, self.ways) > 0
-        return jnp.max(jnp.where(member, cosines[:, None], -2.0), axis=0)
 
 
 Adapt = Callable[[PretrainedParams, Any, Batch, int], Any]
@@ -87,8 +72,8 @@ def fine_tune(
         step_size: Replaces `alpha`; may be traced.
         steps: Gradient steps per task.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
 
     Returns:
         The learner.
@@ -113,9 +98,10 @@ def fine_tune(
 
     def trajectory(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Headed:
         W, b = heads(theta, embed, support, steps)
-        return eqx.filter_vmap(lambda W, b: Headed(embed, W, b))(W, b)
+        joint = join_support(embed, support.x, inductive=statistics == "inductive")
+        return eqx.filter_vmap(lambda W, b: Headed(joint, W, b))(W, b)
 
-    return _pretrained(net, features, outputs, trajectory, steps, loss, initialise, statistics)
+    return _pretrained(net, features, outputs, trajectory, steps, loss, initialise)
 
 
 @check_options
@@ -138,18 +124,34 @@ def nearest_neighbour(
         ways: Classes per task. None: a regression.
         loss: `(predictions, targets) -> scalar`, for pretraining.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
 
     Returns:
         The learner.
     """
 
-    def trajectory(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Neighbours:
-        model = Neighbours(embed, predict(embed, support.x), support.y, ways)
-        return jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, model)
+    def remember(_: Any, f: Float[Array, "n features"], y: Array) -> tuple[Array, Array]:
+        return f, y
 
-    return _pretrained(net, features, outputs, trajectory, 0, loss, initialise, statistics)
+    score, inductive = partial(nearest, ways=ways), statistics == "inductive"
+
+    def trajectory(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Any:
+        return stack_one(metric_predictor(embed, (), support, remember, score, inductive=inductive))
+
+    return _pretrained(net, features, outputs, trajectory, 0, loss, initialise)
+
+
+def nearest(
+    f: Float[Array, " features"], memory: tuple[Float[Array, "n features"], Array], ways: int | None
+) -> Array:
+    """The target of the nearest support example; a class's logit is its largest cosine."""
+    features, y = memory
+    cosines = unit(features) @ unit(f)
+    if ways is None:
+        return y[jnp.argmax(cosines)]
+    member = jax.nn.one_hot(y, ways) > 0
+    return jnp.max(jnp.where(member, cosines[:, None], -2.0), axis=0)
 
 
 def _pretrained(
@@ -160,7 +162,6 @@ def _pretrained(
     steps: int,
     loss: Loss,
     initialise: Initialise | None,
-    statistics: StatisticsMode,
 ) -> Learner:
     static = eqx.filter(net, eqx.is_inexact_array, inverse=True)
 
@@ -172,7 +173,6 @@ def _pretrained(
     def along(theta: PretrainedParams, support: Batch, key: Key[Array, ""], steps: int) -> Any:
         embed = eqx.combine(theta.net, static)
         check_support(support, embed)
-        embed = freeze_batch_stats(embed, support.x) if statistics == "inductive" else embed
         return trajectory(theta, embed, support, steps)
 
     def adapt(theta: PretrainedParams, support: Batch, key: Key[Array, ""]) -> Any:
