@@ -1,9 +1,11 @@
 """A trained run on new tasks: the same tasks for every method, others for every seed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -45,11 +47,37 @@ def measure(
     Returns:
         The metric, of shape (members, tasks, steps + 1).
     """
-    data = load_data(config, "test")
+    scores = compile_scores(config, "test", tasks=tasks, steps=steps, **test)
+
+    def one(member: int) -> np.ndarray:
+        seed, alpha = config.members[member]
+        key = jax.random.key(seed if stream is None else stream)
+        network = jax.tree.map(lambda a: a[member], theta)
+        return scores(network, alpha, jax.random.fold_in(key, TEST_STREAM))
+
+    return np.stack([one(member) for member in members])
+
+
+def compile_scores(
+    config: Config, split: str, *, tasks: int, steps: int, **test: Any
+) -> Callable[[MetaParams, float, Array], np.ndarray]:
+    """The metric of one network on tasks of a split, as a function of (theta, alpha, key).
+
+    Args:
+        config: The run's config.
+        split: Where tasks are drawn from.
+        tasks: Number of tasks.
+        steps: Inner steps.
+        test: Settings of the family to change (`shots=5`).
+
+    Returns:
+        A function whose result has the shape (tasks, steps + 1).
+    """
+    data = load_data(config, split)
     build_family(config, data, **test)  # checks the sizes of groups before anything compiles
 
     @eqx.filter_jit
-    def one(theta: Any, alpha: Array, key: Array, data: Any) -> Array:
+    def scores(theta: Any, alpha: Array, key: Array, data: Any) -> Array:
         return evaluate(
             build_learner(config, alpha, test.get("ways")),
             build_family(config, data, **test),
@@ -60,13 +88,7 @@ def measure(
             tasks_per_vmap=config.outer.tasks_per_vmap or 50,
         )
 
-    losses = []
-    for member in members:
-        seed, alpha = config.members[member]
-        key = jax.random.fold_in(jax.random.key(seed if stream is None else stream), TEST_STREAM)
-        network = jax.tree.map(lambda a, m=member: a[m], theta)
-        losses.append(np.asarray(one(network, jax.numpy.asarray(alpha), key, data)))
-    return np.stack(losses)
+    return lambda theta, alpha, key: np.asarray(scores(theta, jnp.asarray(alpha), key, data))
 
 
 def finite(value: float) -> float | None:

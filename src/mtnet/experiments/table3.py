@@ -41,12 +41,21 @@ EPISODES: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 5}
 """For methods that compare embeddings: one large episode per step, Adam with 0.001."""
 PRETRAINING: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 19, "log_every": 100}
 """All classes at once, 100 images per step."""
-HEAD: dict[str, Any] = {"alpha": 1.0, "steps": 10}
+FINE_TUNING: dict[str, Any] = {"alpha": 0.1, "steps": 10}
+"""While training; the grid below is measured afterwards."""
+GRID: list[dict[str, Any]] = [
+    {"alpha": alpha, "decay": decay, "steps": steps}
+    for alpha in (0.01, 0.1, 1.0)
+    for decay in (1.0, 0.8)
+    for steps in STEPS
+]
+"""Fine-tuning as Ravi & Larochelle (2017): step size, its decay and the number of steps are chosen
+on validation tasks."""
 CHARACTERS: dict[str, dict[str, Any]] = {
     "prototypical": EPISODES | {"train_ways": 60, "iterations": 6_000},
     "matching": EPISODES | {"train_ways": 20, "iterations": 10_000},
     "map-ssvm": EPISODES | {"train_ways": 20, "queries": 9, "iterations": 7_000},
-    "fine-tune": PRETRAINING | HEAD | {"iterations": 4_000},
+    "fine-tune": PRETRAINING | FINE_TUNING | {"iterations": 4_000},
     "nearest-neighbour": PRETRAINING | {"iterations": 8_000},
     "meta-lstm": {"meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
     "l-maml": {"meta_batch": 8, "iterations": 600},
@@ -60,7 +69,7 @@ PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "prototypical": EPISODES | {"train_ways": 20, "iterations": 1_200},
     "matching": EPISODES | {"train_ways": 10, "iterations": 2_000},
     "map-ssvm": EPISODES | {"train_ways": 8, "iterations": 400, "validate_every": 100},
-    "fine-tune": PRETRAINING | HEAD | {"queries": 9, "iterations": 800},
+    "fine-tune": PRETRAINING | FINE_TUNING | {"queries": 9, "iterations": 800},
     "nearest-neighbour": PRETRAINING | {"queries": 9, "iterations": 800},
     "meta-lstm": {"meta_batch": 1, "iterations": 80, "validate_every": 40},
     "l-maml": {"iterations": 60, "validate_every": 30},
@@ -137,7 +146,13 @@ class Part:
             protocol=PROTOCOL,
             tasks=(2_000, 600),
             notes=self.notes,
+            grid=grid,
         )
+
+
+def grid(config: Config) -> list[dict[str, Any]]:
+    """What validation tasks choose from, after training."""
+    return GRID if config.method == "fine-tune" else []
 
 
 def _history(row: dict[str, Any], curve: list[dict[str, Any]]) -> str:

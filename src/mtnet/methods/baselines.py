@@ -1,6 +1,6 @@
 """The two baselines of Ravi & Larochelle (2017): one network, trained on all classes at once.
 
-On a new task its features stay fixed: `fine-tune` learns a new head by gradient descent,
+On a new task `fine-tune` gives it a new head and trains the whole by gradient descent;
 `nearest-neighbour` predicts the target of the support example with the largest cosine.
 """
 
@@ -55,11 +55,15 @@ def fine_tune(
     loss: Loss = cross_entropy,
     alpha: float = 0.01,
     step_size: float | Array | None = None,
+    decay: float = 1.0,
     steps: int = 1,
+    head_only: bool = False,
     initialise: Initialise | None = None,
     statistics: StatisticsMode = "transductive",
 ) -> Learner:
-    """Pretraining, then a new head by gradient descent.
+    """Pretraining, then a new head, and gradient descent on the whole network.
+
+    Step t = 0, 1, ... has size alpha decay^t; norms see the support set as their batch.
 
     Args:
         net: Maps one example to its features.
@@ -70,7 +74,9 @@ def fine_tune(
         loss: `(predictions, targets) -> scalar`.
         alpha: Step size.
         step_size: Replaces `alpha`; may be traced.
+        decay: Factor of the step size from step to step.
         steps: Gradient steps per task.
+        head_only: Train the new head only, on fixed features.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
         statistics: Norms use statistics of support and queries together ("transductive") or of
             the support set only ("inductive").
@@ -80,26 +86,29 @@ def fine_tune(
     """
     rate = alpha if step_size is None else step_size
 
-    def heads(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Any:
-        f = predict(embed, support.x)
-        first = theta.W, theta.b
-        if ways is not None:
-            first = jnp.zeros((ways, features)), jnp.zeros(ways)
-
-        def objective(head: tuple[Array, Array]) -> Scalar:
-            return loss(f @ head[0].T + head[1], support.y)
-
-        def step(head: Any, _: Any) -> tuple[Any, Any]:
-            head = jax.tree.map(lambda w, g: w - rate * g, head, jax.grad(objective)(head))
-            return head, head
-
-        _, later = jax.lax.scan(step, first, length=steps)
-        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, later)
-
     def trajectory(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Headed:
-        W, b = heads(theta, embed, support, steps)
-        joint = join_support(embed, support.x, inductive=statistics == "inductive")
-        return eqx.filter_vmap(lambda W, b: Headed(joint, W, b))(W, b)
+        first = theta
+        if ways is not None:
+            first = theta._replace(W=jnp.zeros((ways, features)), b=jnp.zeros(ways))
+        moves = jax.tree.map(lambda _: True, first)._replace(net=not head_only)
+        moving, fixed = eqx.partition(first, moves)
+
+        def headed(moving: PretrainedParams, wrap: Callable[[Any], Any]) -> Headed:
+            arrays, W, b = eqx.combine(moving, fixed)
+            return Headed(wrap(eqx.combine(arrays, embed)), W, b)
+
+        def objective(moving: PretrainedParams) -> Scalar:
+            return loss(predict(headed(moving, lambda net: net), support.x), support.y)
+
+        def step(moving: PretrainedParams, size: Array) -> tuple[Any, Any]:
+            slope = jax.grad(objective)(moving)
+            moving = jax.tree.map(lambda w, g: (w - size * g).astype(w.dtype), moving, slope)
+            return moving, moving
+
+        _, later = jax.lax.scan(step, moving, rate * decay ** jnp.arange(steps))
+        path = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), moving, later)
+        joint = partial(join_support, x=support.x, inductive=statistics == "inductive")
+        return eqx.filter_vmap(lambda moving: headed(moving, joint))(path)
 
     return _pretrained(net, features, outputs, trajectory, steps, loss, initialise)
 
