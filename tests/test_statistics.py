@@ -11,6 +11,7 @@ from helpers import assert_close, differ, shaken
 
 from mtnet import Batch, Episode, cross_entropy, predict
 from mtnet.core.norms import BatchNorm, JointBatch, freeze_batch_stats
+from mtnet.experiments.table3 import TABLE3
 from mtnet.methods import METHODS, known, make
 
 KEY = jax.random.key(7)
@@ -175,3 +176,17 @@ def test_many_tasks_at_once_are_as_one_by_one(name):
     stacked = predictions(both)
     for found, support in zip(stacked, (EPISODE.support, other), strict=True):
         assert_close(found, answers(support, EPISODE.query.x))
+
+
+@pytest.mark.parametrize("experiment", TABLE3, ids=lambda e: e.name)
+def test_table_3_tests_every_network_both_ways_and_compares_one(experiment):
+    """Published numbers stand beside transductive ones only."""
+    configs = experiment.trainings(False, 1)
+    rows = experiment.rows(configs)
+    for name in configs:
+        ours = [row for row in rows if row.training == name]
+        assert {"transductive", "inductive"} <= {row.column for row in ours}
+        for row in ours:
+            assert row.column.split()[0] == row.inner["statistics"]
+            assert row.published is None or row.column == "transductive"
+    assert experiment.tasks[0] >= 1_000

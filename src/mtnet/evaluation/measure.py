@@ -10,9 +10,11 @@ import numpy as np
 from jaxtyping import Array
 
 from mtnet.build import build_family, build_learner, load_data
-from mtnet.config import Config
+from mtnet.config import Config, to_dict
 from mtnet.core.evaluate import evaluate, over_seeds, summarise
 from mtnet.core.types import MetaParams
+from mtnet.methods import METHODS
+from mtnet.tasks import FAMILIES
 
 TEST_STREAM = 2**31 - 1
 """Folded into the key of a seed, so that test tasks differ from those of training."""
@@ -120,15 +122,26 @@ def table(losses: np.ndarray, seeds: list[int], steps: int) -> dict[str, Any]:
 
 
 def history(config: Config, metrics: list[dict[str, Any]], iteration: int) -> dict[str, Any]:
-    """How long a network was trained, and at which iteration it was measured."""
+    """How a network was trained, and at which iteration it was measured."""
     done = metrics[-1]["iteration"] if metrics else 0
     return {
         "iterations": done,
         "iterations_planned": config.outer.iterations,
+        "per_iteration": per_iteration(config),
         "measured_at": iteration,
         "minutes": minutes(metrics[-1]) if metrics else 0,
-        "statistics": config.inner.statistics,
+        "init_from": to_dict(config).get("init_from"),  # None: from random weights
+        "statistics_in_training": config.inner.statistics,
     }
+
+
+def per_iteration(config: Config) -> str:
+    """What one step of meta-training sees, e.g. "16 tasks" or "1 task of 60 classes"."""
+    tasks, count = config.tasks, config.outer.meta_batch
+    if METHODS[config.method].pretrains and FAMILIES[config.family].shape:
+        return f"{count * tasks.ways * (tasks.shots + tasks.queries)} images"
+    ways = "" if tasks.train_ways in (None, tasks.ways) else f" of {tasks.train_ways} classes"
+    return f"{count} task{'' if count == 1 else 's'}{ways}"
 
 
 def minutes(line: dict[str, Any]) -> float:

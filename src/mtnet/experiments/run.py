@@ -15,6 +15,7 @@ from mtnet.evaluation.measure import history, measure, members_of, minutes, tabl
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.types import Experiment, Row
 from mtnet.files import write_atomically
+from mtnet.methods import METHODS
 from mtnet.revision import git_commit
 from mtnet.storage.run_folder import Run, load_best, open_run, read_metrics
 from mtnet.training.processes import folder_for, train_all, workers
@@ -22,6 +23,8 @@ from mtnet.version import __version__
 
 STEPS = 10
 """Inner steps that are evaluated; tables quote the step they were trained for."""
+CORES = 1
+"""Cores per training: a worker keeps to one."""
 
 Results = dict[str, Any]
 
@@ -228,8 +231,11 @@ def measure_rows(
                 (m["iteration"] for m in metrics if m["loss"][member] is None), None
             )
         about = {"method": row.method, "column": row.column, "published": row.published}
-        about |= numbers | {"alpha": row.alpha, "training": row.training}
-        measured.append(about | history(config, metrics, iteration) | row.test | row.inner)
+        about |= numbers | {"alpha": row.alpha, "training": row.training, "cores": CORES}
+        about |= history(run.config, metrics, iteration) | row.test
+        about |= {"statistics": config.inner.statistics} | row.inner
+        steps = about["steps"] if METHODS[config.method].steps else None
+        measured.append(about | {"steps": steps})
     return measured
 
 
