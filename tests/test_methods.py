@@ -249,8 +249,8 @@ def test_prototypes_of_one_shot_are_nearest_neighbours():
         assert int(jnp.argmax(model(jnp.asarray(x)))) == int(one_shot.y[np.argmin(away)])
 
 
-def test_fine_tuning_leaves_the_features_alone():
-    made = learner("fine-tune", alpha=0.5, steps=40)
+def test_fine_tuning_the_head_leaves_the_features_alone():
+    made = learner("fine-tune", alpha=0.5, steps=40, head_only=True)
     theta = shaken(made.init(KEY))
     model = made.adapt(theta, CLASSED.support, KEY)
     assert_close(arrays(model.net), theta.net)

@@ -63,11 +63,15 @@ class AdaptConfig:
     """Norms use the statistics of a task's queries, as published, or of its support set only."""
     remat: bool = False
     """Recompute each step in the backward pass: less memory, more time."""
+    decay: float = 1.0
+    """Factor of the step size from step to step: step t has size alpha decay^t."""
+    head_only: bool = False
+    """Train the new head only, on fixed features."""
     invariant: float | None = None
     """Set T = c S, W = V / c with alpha c^2 of this value: training does not depend on alpha."""
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "temperature", "invariant"):
+        for name in ("alpha", "temperature", "decay", "invariant"):
             value = getattr(self, name)
             if isinstance(value, (int, float)) and not 0 < value < float("inf"):
                 raise InputError(f"{name} must be a positive number; it is {value}")

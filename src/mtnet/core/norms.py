@@ -2,6 +2,7 @@
 
 A task's queries are then normalised together ("transductive"), which raises accuracy and must be
 stated with a result. `freeze_batch_stats` gives the other kind: statistics of the support set only.
+`JointBatch` normalises support and queries as one batch, for methods that compare the two.
 """
 
 from collections.abc import Iterator
@@ -82,6 +83,48 @@ def freeze_batch_stats(net: Net, x: Float[Array, "n ..."]) -> Net:
         return [seen.get(id(norm)) for norm in _norms(fresh)]
 
     return exchange(fresh, jax.vmap(statistics, axis_name="batch", out_axes=None)(x))
+
+
+def uses_batch_stats(net: Any) -> bool:
+    """Whether an example's output depends on the other examples of its batch."""
+    return any(norm.statistics is None for norm in _norms(net))
+
+
+class JointBatch(eqx.Module):
+    """A network whose norms see the support set and all queries of a task as one batch."""
+
+    net: Any
+    x: Float[Array, "n ..."]
+    """Inputs of the support set."""
+
+    def __call__(self, x: Array) -> Array:
+        return self.both(x)[1]
+
+    def both(self, x: Array) -> tuple[Array, Array]:
+        """Outputs for the support set and for the query x, one of the named axis "batch".
+
+        Only the last index depends on the query: under `predict` the network runs once for all.
+        """
+        joint = jnp.concatenate([self.x, jax.lax.all_gather(x, "batch")])
+        outputs = jax.vmap(self.net, axis_name="batch")(joint)
+        n = len(self.x)
+        return outputs[:n], outputs[n + jax.lax.axis_index("batch")]
+
+
+def join_support(net: Any, x: Float[Array, "n ..."], *, inductive: bool) -> Any:
+    """The network of one task, where support and queries are compared.
+
+    Args:
+        net: The network.
+        x: Inputs of the support set.
+        inductive: Norms use statistics of the support set only, not of support and queries.
+
+    Returns:
+        The network with fixed statistics, or a `JointBatch`; `net` itself if it has no norms.
+    """
+    if inductive:
+        return freeze_batch_stats(net, x)
+    return JointBatch(net, x) if uses_batch_stats(net) else net
 
 
 def _norms(net: Any) -> list[BatchNorm]:

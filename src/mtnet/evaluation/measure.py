@@ -1,16 +1,20 @@
 """A trained run on new tasks: the same tasks for every method, others for every seed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from mtnet.build import build_family, build_learner, load_data
-from mtnet.config import Config
+from mtnet.config import Config, to_dict
 from mtnet.core.evaluate import evaluate, over_seeds, summarise
 from mtnet.core.types import MetaParams
+from mtnet.methods import METHODS
+from mtnet.tasks import FAMILIES
 
 TEST_STREAM = 2**31 - 1
 """Folded into the key of a seed, so that test tasks differ from those of training."""
@@ -45,11 +49,37 @@ def measure(
     Returns:
         The metric, of shape (members, tasks, steps + 1).
     """
-    data = load_data(config, "test")
+    scores = compile_scores(config, "test", tasks=tasks, steps=steps, **test)
+
+    def one(member: int) -> np.ndarray:
+        seed, alpha = config.members[member]
+        key = jax.random.key(seed if stream is None else stream)
+        network = jax.tree.map(lambda a: a[member], theta)
+        return scores(network, alpha, jax.random.fold_in(key, TEST_STREAM))
+
+    return np.stack([one(member) for member in members])
+
+
+def compile_scores(
+    config: Config, split: str, *, tasks: int, steps: int, **test: Any
+) -> Callable[[MetaParams, float, Array], np.ndarray]:
+    """The metric of one network on tasks of a split, as a function of (theta, alpha, key).
+
+    Args:
+        config: The run's config.
+        split: Where tasks are drawn from.
+        tasks: Number of tasks.
+        steps: Inner steps.
+        test: Settings of the family to change (`shots=5`).
+
+    Returns:
+        A function whose result has the shape (tasks, steps + 1).
+    """
+    data = load_data(config, split)
     build_family(config, data, **test)  # checks the sizes of groups before anything compiles
 
     @eqx.filter_jit
-    def one(theta: Any, alpha: Array, key: Array, data: Any) -> Array:
+    def scores(theta: Any, alpha: Array, key: Array, data: Any) -> Array:
         return evaluate(
             build_learner(config, alpha, test.get("ways")),
             build_family(config, data, **test),
@@ -60,13 +90,7 @@ def measure(
             tasks_per_vmap=config.outer.tasks_per_vmap or 50,
         )
 
-    losses = []
-    for member in members:
-        seed, alpha = config.members[member]
-        key = jax.random.fold_in(jax.random.key(seed if stream is None else stream), TEST_STREAM)
-        network = jax.tree.map(lambda a, m=member: a[m], theta)
-        losses.append(np.asarray(one(network, jax.numpy.asarray(alpha), key, data)))
-    return np.stack(losses)
+    return lambda theta, alpha, key: np.asarray(scores(theta, jnp.asarray(alpha), key, data))
 
 
 def finite(value: float) -> float | None:
@@ -98,15 +122,26 @@ def table(losses: np.ndarray, seeds: list[int], steps: int) -> dict[str, Any]:
 
 
 def history(config: Config, metrics: list[dict[str, Any]], iteration: int) -> dict[str, Any]:
-    """How long a network was trained, and at which iteration it was measured."""
+    """How a network was trained, and at which iteration it was measured."""
     done = metrics[-1]["iteration"] if metrics else 0
     return {
         "iterations": done,
         "iterations_planned": config.outer.iterations,
+        "per_iteration": per_iteration(config),
         "measured_at": iteration,
         "minutes": minutes(metrics[-1]) if metrics else 0,
-        "statistics": config.inner.statistics,
+        "init_from": to_dict(config).get("init_from"),  # None: from random weights
+        "statistics_in_training": config.inner.statistics,
     }
+
+
+def per_iteration(config: Config) -> str:
+    """What one step of meta-training sees, e.g. "16 tasks" or "1 task of 60 classes"."""
+    tasks, count = config.tasks, config.outer.meta_batch
+    if METHODS[config.method].pretrains and FAMILIES[config.family].shape:
+        return f"{count * tasks.ways * (tasks.shots + tasks.queries)} images"
+    ways = "" if tasks.train_ways in (None, tasks.ways) else f" of {tasks.train_ways} classes"
+    return f"{count} task{'' if count == 1 else 's'}{ways}"
 
 
 def minutes(line: dict[str, Any]) -> float:

@@ -11,7 +11,7 @@ from mtnet.core.types import MetaParams
 from mtnet.evaluation.measure import members_of
 from mtnet.experiments.types import Experiment
 from mtnet.report import html, images, plots
-from mtnet.report.tables import by_step, grid, per_seed
+from mtnet.report.tables import by_step, choices_table, grid, per_seed
 from mtnet.storage.run_folder import Run, load_best, read_metrics
 from mtnet.tasks import FAMILIES
 
@@ -30,6 +30,11 @@ def report(experiment: Experiment, results: dict[str, Any], runs: dict[str, Run]
         html.heading("Every inner step"),
         html.table(*by_step(results)),
     ]
+    for name, choices in results.get("grids", {}).items():
+        parts += [
+            html.heading(f"{name}: settings on validation tasks"),
+            html.table(*choices_table(choices)),
+        ]
     for heading, figure, caption in experiment.figures(results):
         parts += [html.heading(heading), html.figure(figure, caption)]
     parts += _figures(results, runs)

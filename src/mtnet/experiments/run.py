@@ -10,10 +10,12 @@ from typing import Any
 from mtnet.config import Config, from_dict, to_dict
 from mtnet.core.evaluate import DIVERGED_ABOVE
 from mtnet.errors import InputError, check_name
+from mtnet.evaluation.choose import Grid, best_settings, measure_grid
 from mtnet.evaluation.measure import history, measure, members_of, minutes, table
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.types import Experiment, Row
 from mtnet.files import write_atomically
+from mtnet.methods import METHODS
 from mtnet.revision import git_commit
 from mtnet.storage.run_folder import Run, load_best, open_run, read_metrics
 from mtnet.training.processes import folder_for, train_all, workers
@@ -21,6 +23,8 @@ from mtnet.version import __version__
 
 STEPS = 10
 """Inner steps that are evaluated; tables quote the step they were trained for."""
+CORES = 1
+"""Cores per training: a worker keeps to one."""
 
 Results = dict[str, Any]
 
@@ -91,7 +95,8 @@ def reproduce(
     trainings, about = plan.trainings, protocol(plan)
     with workers(plan.jobs) as pool:
         runs = train_all(pool, plan.runs, plan.chosen, report, plan.budget)
-        rows = measure_all(pool, plan.experiment, runs, plan.test_tasks)
+        grids = measure_grids(pool, plan.experiment, runs)
+        rows = measure_all(pool, plan.experiment, runs, plan.test_tasks, grids)
     origin = {"command": plan.command, "budget": plan.budget, "commit": git_commit()}
     rows = [row | origin for row in rows]
     old = json.loads(plan.path.read_text()) if plan.path.exists() else {}
@@ -103,6 +108,8 @@ def reproduce(
         if name in runs:
             row |= history(trainings[name], read_metrics(runs[name]), row["measured_at"])
         curves.setdefault(name, old.get("curves", {}).get(name, []))
+        if name in old.get("grids", {}):
+            grids[name] = old["grids"][name]
     order = [name for name in trainings if name in curves]
     results: Results = {
         "experiment": plan.experiment.name,
@@ -112,6 +119,7 @@ def reproduce(
         "protocol": about | {"trainings": {name: to_dict(trainings[name]) for name in order}},
         "rows": sorted(rows + old_rows, key=lambda row: order.index(row["training"])),
         "curves": {name: curves[name] for name in order},
+        "grids": {name: grids[name] for name in order if name in grids},
     }
     results["notes"] = plan.experiment.notes(results)
     plan.path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,12 +173,36 @@ def protocol(plan: Plan) -> dict[str, Any]:
     }
 
 
+def measure_grids(pool: Executor, experiment: Experiment, runs: dict[str, Run]) -> dict[str, Grid]:
+    """The validation scores of every training with a grid, on tasks like those of its rows."""
+    configs = {name: run.config for name, run in runs.items()}
+    test = {row.training: row.test for row in experiment.rows(configs)}
+    futures = {
+        name: pool.submit(grid_of, runs[name].folder, grid, test[name])
+        for name, config in configs.items()
+        if (grid := experiment.grid(config))
+    }
+    return {name: future.result() for name, future in futures.items()}
+
+
+def grid_of(folder: Path, grid: Grid, test: dict[str, Any]) -> Grid:
+    """In a worker: the validation score of each setting."""
+    run = open_run(folder)
+    return measure_grid(run.config, load_best(run)[1], grid, **test)
+
+
 def measure_all(
-    pool: Executor, experiment: Experiment, runs: dict[str, Run], tasks: int
+    pool: Executor,
+    experiment: Experiment,
+    runs: dict[str, Run],
+    tasks: int,
+    grids: dict[str, Grid] | None = None,
 ) -> list[dict[str, Any]]:
     """Every row; rows that differ only in their number of steps are measured together."""
+    chosen = {n: best_settings(runs[n].config, grid) for n, grid in (grids or {}).items()}
     groups: dict[str, list[Row]] = {}
     for row in experiment.rows({name: run.config for name, run in runs.items()}):
+        row = row._replace(inner=row.inner | chosen.get(row.training, {}))
         groups.setdefault(repr((row.training, row.alpha, row.test, row.inner)), []).append(row)
     futures = [
         pool.submit(measure_rows, experiment.name, runs[group[0].training].folder, group, tasks)
@@ -186,7 +218,7 @@ def measure_rows(
     run, first = open_run(folder), rows[0]
     config = run.config.replace(**first.inner)
     iteration, theta = load_best(run)
-    members = members_of(config, first.alpha)
+    members = members_of(run.config, first.alpha)
     seeds = [config.members[member][0] for member in members]
     losses = measure(config, theta, members, tasks=tasks, steps=STEPS, **first.test)
     metrics = read_metrics(run)
@@ -199,8 +231,11 @@ def measure_rows(
                 (m["iteration"] for m in metrics if m["loss"][member] is None), None
             )
         about = {"method": row.method, "column": row.column, "published": row.published}
-        about |= numbers | {"alpha": row.alpha, "training": row.training}
-        measured.append(about | history(config, metrics, iteration) | row.test | row.inner)
+        about |= numbers | {"alpha": row.alpha, "training": row.training, "cores": CORES}
+        about |= history(run.config, metrics, iteration) | row.test
+        about |= {"statistics": config.inner.statistics} | row.inner
+        steps = about["steps"] if METHODS[config.method].steps else None
+        measured.append(about | {"steps": steps})
     return measured
 
 

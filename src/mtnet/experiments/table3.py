@@ -9,6 +9,9 @@ A gradient method takes half an hour to an hour of one core on Omniglot 5-way (t
 iterations about two hours), two to three hours on 20-way, over an hour on mini-ImageNet; the
 others, trained for less, from five to forty minutes.
 
+Every network is tested twice: "transductive", as published, and "inductive", with norms that use
+the support set only. These are different protocols: only the first is compared with the paper.
+
 Published: MT-net 99.5, 96.2 and 51.70 after 40 000 to 60 000 iterations of 32, 16 and 4 tasks. For
 Omniglot the settings here reach most of that in a fraction of the work: half the meta-batch, beta
 0.002 with cosine decay to zero, and an initial head of standard deviation 0.1 instead of 1. For
@@ -19,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mtnet.config import Config, configure
+from mtnet.experiments.table3_notes import describe
 from mtnet.experiments.types import Experiment, Row
 from mtnet.methods import METHODS
 
@@ -41,12 +45,21 @@ EPISODES: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 5}
 """For methods that compare embeddings: one large episode per step, Adam with 0.001."""
 PRETRAINING: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 19, "log_every": 100}
 """All classes at once, 100 images per step."""
-HEAD: dict[str, Any] = {"alpha": 1.0, "steps": 10}
+FINE_TUNING: dict[str, Any] = {"alpha": 0.1, "steps": 10}
+"""While training; the grid below is measured afterwards."""
+GRID: list[dict[str, Any]] = [
+    {"alpha": alpha, "decay": decay, "steps": steps}
+    for alpha in (0.01, 0.1, 1.0)
+    for decay in (1.0, 0.8)
+    for steps in STEPS
+]
+"""Fine-tuning as Ravi & Larochelle (2017): step size, its decay and the number of steps are chosen
+on validation tasks."""
 CHARACTERS: dict[str, dict[str, Any]] = {
     "prototypical": EPISODES | {"train_ways": 60, "iterations": 6_000},
     "matching": EPISODES | {"train_ways": 20, "iterations": 10_000},
     "map-ssvm": EPISODES | {"train_ways": 20, "queries": 9, "iterations": 7_000},
-    "fine-tune": PRETRAINING | HEAD | {"iterations": 4_000},
+    "fine-tune": PRETRAINING | FINE_TUNING | {"iterations": 4_000},
     "nearest-neighbour": PRETRAINING | {"iterations": 8_000},
     "meta-lstm": {"meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
     "l-maml": {"meta_batch": 8, "iterations": 600},
@@ -60,7 +73,7 @@ PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "prototypical": EPISODES | {"train_ways": 20, "iterations": 1_200},
     "matching": EPISODES | {"train_ways": 10, "iterations": 2_000},
     "map-ssvm": EPISODES | {"train_ways": 8, "iterations": 400, "validate_every": 100},
-    "fine-tune": PRETRAINING | HEAD | {"queries": 9, "iterations": 800},
+    "fine-tune": PRETRAINING | FINE_TUNING | {"queries": 9, "iterations": 800},
     "nearest-neighbour": PRETRAINING | {"queries": 9, "iterations": 800},
     "meta-lstm": {"meta_batch": 1, "iterations": 80, "validate_every": 40},
     "l-maml": {"iterations": 60, "validate_every": 30},
@@ -68,9 +81,12 @@ PHOTOGRAPHS: dict[str, dict[str, Any]] = {
 PROTOCOL = {
     "metric": "accuracy on query images in percent; the mean over tasks",
     "test tasks": "classes of the test split only, 1 query image per class, as published",
-    "statistics": "transductive, as published: norms see the queries of a task together",
+    "transductive": "as published: norms see the queries of a task together; for methods that "
+    "compare features, together with its support set",
+    "inductive": "the same network, tested with statistics of the support set only: another "
+    "protocol, not to be compared with published numbers",
     "measured state": "the best network on validation classes during training",
-    "steps": "a method without steps is in the column of the published numbers",
+    "grids": "settings of adaptation, measured on validation tasks; the best is tested",
 }
 
 
@@ -108,24 +124,40 @@ class Part:
         return configure(family=self.family, method=method, seeds=tuple(range(seeds)), **settings)
 
     def rows(self, configs: dict[str, Config]) -> list[Row]:
-        return [
-            Row(
-                method=training,
-                column=f"{steps} steps",
-                training=training,
-                alpha=config.inner.alpha,
-                test={"queries": 1},
-                published=PUBLISHED[config.method][self.column] if steps == self.steps else None,
-                steps=steps,
+        return [row for name, config in configs.items() for row in self.rows_of(name, config)]
+
+    def rows_of(self, training: str, config: Config) -> list[Row]:
+        """The published protocol, the same with inductive norms, and other numbers of steps."""
+        transductive = Row(
+            method=training,
+            column="transductive",
+            training=training,
+            alpha=config.inner.alpha,
+            test={"queries": 1},
+            published=PUBLISHED[config.method][self.column],
+            steps=None if grid(config) else self.steps,  # None: as validation tasks choose
+            inner={"statistics": "transductive"},
+        )
+        inductive = transductive._replace(
+            column="inductive", published=None, inner={"statistics": "inductive"}
+        )
+        others = [
+            transductive._replace(
+                column=f"transductive after {steps} steps", published=None, steps=steps
             )
-            for training, config in configs.items()
             for steps in STEPS
-            if steps == self.steps or METHODS[config.method].steps
+            if steps != self.steps and METHODS[config.method].steps and not grid(config)
         ]
+        return [transductive, inductive, *others]
 
     def notes(self, results: dict[str, Any]) -> list[str]:
-        rows = [row for row in results["rows"] if row["steps"] == self.steps]
-        return [_history(row, results["curves"][row["training"]]) for row in rows]
+        by_training: dict[str, dict[str, Any]] = {}
+        for row in results["rows"]:
+            by_training.setdefault(row["training"], {})[row["column"]] = row
+        return [
+            describe(rows, results["curves"][training], results.get("grids", {}).get(training))
+            for training, rows in by_training.items()
+        ]
 
     def experiment(self) -> Experiment:
         return Experiment(
@@ -137,31 +169,13 @@ class Part:
             protocol=PROTOCOL,
             tasks=(2_000, 600),
             notes=self.notes,
+            grid=grid,
         )
 
 
-def _history(row: dict[str, Any], curve: list[dict[str, Any]]) -> str:
-    early = row["iterations"] < row["iterations_planned"]
-    planned = f" of {row['iterations_planned']} planned, stopped by time" if early else ""
-    text = (
-        f"{row['method']}: {row['iterations']} iterations{planned} in {row['minutes']} minutes, "
-        f"measured at {row['measured_at']}"
-    )
-    if METHODS[row["training"].partition(",")[0]].steps:
-        best = max(row["by_step"], key=lambda s: s["mean"])
-        plural = "" if best["steps"] == 1 else "s"
-        text += f"; best after {best['steps']} step{plural} ({best['mean']:.2f}), before any "
-        text += f"{row['by_step'][0]['mean']:.2f}"
-    return text + _last_hour(curve) + "."
-
-
-def _last_hour(curve: list[dict[str, Any]]) -> str:
-    """What the last hour of a long training gained on validation tasks."""
-    end = curve[-1]["minutes"] if curve else 0
-    if not curve or curve[0]["minutes"] > end - 60:
-        return ""
-    best = lambda until: max(m["validation"][0] for m in curve if m["minutes"] <= until)  # noqa: E731
-    return f"; its last hour took validation from {best(end - 60):.1f} to {best(end):.1f}"
+def grid(config: Config) -> list[dict[str, Any]]:
+    """What validation tasks choose from, after training."""
+    return GRID if config.method == "fine-tune" else []
 
 
 PARTS = (

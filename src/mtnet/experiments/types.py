@@ -46,6 +46,10 @@ class Experiment(NamedTuple):
     """Default number of seeds: in full, and with --quick."""
     extra: Callable[[MetaParams, int], dict[str, Any]] = lambda theta, member: {}
     """`(theta, member) -> more numbers per seed`, besides the loss."""
+    grid: Callable[[Config], list[dict[str, Any]]] = lambda config: []
+    """Settings of adaptation, of which the best on validation tasks is tested. Empty: as trained.
+
+    Each has `alpha` and `steps`, and any other setting of adaptation."""
     protocol: dict[str, Any] = {}  # noqa: RUF012
     """Added to the protocol: e.g. how test tasks are drawn."""
     tasks: tuple[int, int] = (10_000, 1_000)

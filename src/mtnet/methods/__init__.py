@@ -75,9 +75,9 @@ METHODS: dict[str, Method] = {
         "rankings by direct loss minimisation on mAP", map_ssvm.map_direct, "class means"
     ),
     "fine-tune": Method(
-        "one network for all classes, then a new head (Ravi & Larochelle 2017)",
+        "one network for all classes, then a new head and more training (Ravi & Larochelle 2017)",
         baselines.fine_tune,
-        "head",
+        "weights, new head",
         any_ways=True,
         embeds=True,
         pretrains=True,

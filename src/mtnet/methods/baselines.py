@@ -1,10 +1,11 @@
 """The two baselines of Ravi & Larochelle (2017): one network, trained on all classes at once.
 
-On a new task its features stay fixed: `fine-tune` learns a new head by gradient descent,
+On a new task `fine-tune` gives it a new head and trains the whole by gradient descent;
 `nearest-neighbour` predicts the target of the support example with the largest cosine.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,10 +17,10 @@ from mtnet.core.initialise import Initialise
 from mtnet.core.inner import StatisticsMode
 from mtnet.core.inputs import check_support
 from mtnet.core.losses import cross_entropy, predict
-from mtnet.core.norms import freeze_batch_stats
+from mtnet.core.norms import join_support
 from mtnet.core.types import Batch, Episode, Learner, Loss
 from mtnet.errors import check_options
-from mtnet.methods.metric_based import initial_arrays, unit
+from mtnet.methods.metric_based import initial_arrays, metric_predictor, stack_one, unit
 
 
 class PretrainedParams(NamedTuple):
@@ -41,22 +42,6 @@ class Headed(eqx.Module):
         return self.W @ self.net(x) + self.b
 
 
-class Neighbours(eqx.Module):
-    """The target of the nearest support example; a class's logit is its largest cosine."""
-
-    net: Any
-    features: Float[Array, "n features"]
-    y: Array
-    ways: int | None = eqx.field(static=True)
-
-    def __call__(self, x: Array) -> Array:
-        cosines = unit(self.features) @ unit(self.net(x))
-        if self.ways is None:
-            return self.y[jnp.argmax(cosines)]
-        member = jax.nn.one_hot(self.y, self.ways) > 0
-        return jnp.max(jnp.where(member, cosines[:, None], -2.0), axis=0)
-
-
 Adapt = Callable[[PretrainedParams, Any, Batch, int], Any]
 
 
@@ -70,11 +55,15 @@ def fine_tune(
     loss: Loss = cross_entropy,
     alpha: float = 0.01,
     step_size: float | Array | None = None,
+    decay: float = 1.0,
     steps: int = 1,
+    head_only: bool = False,
     initialise: Initialise | None = None,
     statistics: StatisticsMode = "transductive",
 ) -> Learner:
-    """Pretraining, then a new head by gradient descent.
+    """Pretraining, then a new head, and gradient descent on the whole network.
+
+    Step t = 0, 1, ... has size alpha decay^t; norms see the support set as their batch.
 
     Args:
         net: Maps one example to its features.
@@ -85,37 +74,43 @@ def fine_tune(
         loss: `(predictions, targets) -> scalar`.
         alpha: Step size.
         step_size: Replaces `alpha`; may be traced.
+        decay: Factor of the step size from step to step.
         steps: Gradient steps per task.
+        head_only: Train the new head only, on fixed features.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
 
     Returns:
         The learner.
     """
     rate = alpha if step_size is None else step_size
 
-    def heads(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Any:
-        f = predict(embed, support.x)
-        first = theta.W, theta.b
-        if ways is not None:
-            first = jnp.zeros((ways, features)), jnp.zeros(ways)
-
-        def objective(head: tuple[Array, Array]) -> Scalar:
-            return loss(f @ head[0].T + head[1], support.y)
-
-        def step(head: Any, _: Any) -> tuple[Any, Any]:
-            head = jax.tree.map(lambda w, g: w - rate * g, head, jax.grad(objective)(head))
-            return head, head
-
-        _, later = jax.lax.scan(step, first, length=steps)
-        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, later)
-
     def trajectory(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Headed:
-        W, b = heads(theta, embed, support, steps)
-        return eqx.filter_vmap(lambda W, b: Headed(embed, W, b))(W, b)
+        first = theta
+        if ways is not None:
+            first = theta._replace(W=jnp.zeros((ways, features)), b=jnp.zeros(ways))
+        moves = jax.tree.map(lambda _: True, first)._replace(net=not head_only)
+        moving, fixed = eqx.partition(first, moves)
 
-    return _pretrained(net, features, outputs, trajectory, steps, loss, initialise, statistics)
+        def headed(moving: PretrainedParams, wrap: Callable[[Any], Any]) -> Headed:
+            arrays, W, b = eqx.combine(moving, fixed)
+            return Headed(wrap(eqx.combine(arrays, embed)), W, b)
+
+        def objective(moving: PretrainedParams) -> Scalar:
+            return loss(predict(headed(moving, lambda net: net), support.x), support.y)
+
+        def step(moving: PretrainedParams, size: Array) -> tuple[Any, Any]:
+            slope = jax.grad(objective)(moving)
+            moving = jax.tree.map(lambda w, g: (w - size * g).astype(w.dtype), moving, slope)
+            return moving, moving
+
+        _, later = jax.lax.scan(step, moving, rate * decay ** jnp.arange(steps))
+        path = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), moving, later)
+        joint = partial(join_support, x=support.x, inductive=statistics == "inductive")
+        return eqx.filter_vmap(lambda moving: headed(moving, joint))(path)
+
+    return _pretrained(net, features, outputs, trajectory, steps, loss, initialise)
 
 
 @check_options
@@ -138,18 +133,34 @@ def nearest_neighbour(
         ways: Classes per task. None: a regression.
         loss: `(predictions, targets) -> scalar`, for pretraining.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
 
     Returns:
         The learner.
     """
 
-    def trajectory(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Neighbours:
-        model = Neighbours(embed, predict(embed, support.x), support.y, ways)
-        return jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, model)
+    def remember(_: Any, f: Float[Array, "n features"], y: Array) -> tuple[Array, Array]:
+        return f, y
 
-    return _pretrained(net, features, outputs, trajectory, 0, loss, initialise, statistics)
+    score, inductive = partial(nearest, ways=ways), statistics == "inductive"
+
+    def trajectory(theta: PretrainedParams, embed: Any, support: Batch, steps: int) -> Any:
+        return stack_one(metric_predictor(embed, (), support, remember, score, inductive=inductive))
+
+    return _pretrained(net, features, outputs, trajectory, 0, loss, initialise)
+
+
+def nearest(
+    f: Float[Array, " features"], memory: tuple[Float[Array, "n features"], Array], ways: int | None
+) -> Array:
+    """The target of the nearest support example; a class's logit is its largest cosine."""
+    features, y = memory
+    cosines = unit(features) @ unit(f)
+    if ways is None:
+        return y[jnp.argmax(cosines)]
+    member = jax.nn.one_hot(y, ways) > 0
+    return jnp.max(jnp.where(member, cosines[:, None], -2.0), axis=0)
 
 
 def _pretrained(
@@ -160,7 +171,6 @@ def _pretrained(
     steps: int,
     loss: Loss,
     initialise: Initialise | None,
-    statistics: StatisticsMode,
 ) -> Learner:
     static = eqx.filter(net, eqx.is_inexact_array, inverse=True)
 
@@ -172,7 +182,6 @@ def _pretrained(
     def along(theta: PretrainedParams, support: Batch, key: Key[Array, ""], steps: int) -> Any:
         embed = eqx.combine(theta.net, static)
         check_support(support, embed)
-        embed = freeze_batch_stats(embed, support.x) if statistics == "inductive" else embed
         return trajectory(theta, embed, support, steps)
 
     def adapt(theta: PretrainedParams, support: Batch, key: Key[Array, ""]) -> Any:

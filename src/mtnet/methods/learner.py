@@ -77,7 +77,7 @@ def gradient_learner(
         The learner.
     """
     given = locals()
-    inner = AdaptConfig(**{f.name: given[f.name] for f in fields(AdaptConfig)})
+    inner = AdaptConfig(**{f.name: given[f.name] for f in fields(AdaptConfig) if f.name in given})
     parts = split(net, cells=cells, meta_only=meta_only, freeze=freeze, blocks=blocks)
     if shared_head is not None:
         parts = _share_rows(parts, shared_head)

@@ -16,12 +16,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Scalar
+from jaxtyping import Array, Bool, Float, Int, Scalar
 
 from mtnet.core.initialise import Initialise
 from mtnet.core.inner import StatisticsMode
-from mtnet.core.losses import predict
-from mtnet.core.types import Episode, Learner
+from mtnet.core.types import Learner
 from mtnet.errors import check_options
 from mtnet.methods.metric_based import COSINE_SCALE, class_means, metric_learner, unit
 
@@ -52,8 +51,8 @@ def map_ssvm(
             faster. Default: unknown.
         scale: Factor of the cosines; the published value is 1.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
 
     Returns:
         The learner.
@@ -82,8 +81,8 @@ def map_direct(
             faster. Default: unknown.
         scale: Factor of the cosines; the published value is 1.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
 
     Returns:
         The learner.
@@ -99,10 +98,9 @@ def _ranking(
     scale: float,
     **options: Any,
 ) -> Learner:
-    def loss(net: Any, episode: Episode) -> Scalar:
+    def loss(features: Float[Array, "n features"], y: Int[Array, " n"]) -> Scalar:
         """Support and query are one set: each of its points ranks the others."""
-        x, y = (jnp.concatenate(pair) for pair in zip(*episode, strict=True))
-        features = unit(predict(net, x))
+        features = unit(features)
         same, itself = y[:, None] == y[None, :], jnp.eye(len(y), dtype=bool)
         phi = scale * features @ features.T
         each = jax.vmap(lambda *row: objective(*row, max_per_class))(phi, same, ~itself)

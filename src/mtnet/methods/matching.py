@@ -51,8 +51,8 @@ def matching(
         ways: Classes per task.
         scale: Factor of the cosines; the published value is 1.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
 
     Returns:
         The learner.
@@ -85,8 +85,8 @@ def matching_fce(
         features: Number of features of `net`.
         scale: Factor of the cosines; the published value is 1.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
 
     Returns:
         The learner.

@@ -1,7 +1,9 @@
 """Metric-based learners: a network makes features, which are compared with the support set's.
 
 Nothing is learned by gradient on a task: there are no inner steps, and a task may have any number
-of classes (`ways`).
+of classes (`ways`). Features that are compared are normalised alike, in training as in test:
+support and queries are one batch ("transductive"), or both use the support set's statistics
+("inductive").
 """
 
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from mtnet.core.initialise import Initialise
 from mtnet.core.inner import StatisticsMode
 from mtnet.core.inputs import check_support
 from mtnet.core.losses import cross_entropy, predict
-from mtnet.core.norms import freeze_batch_stats
+from mtnet.core.norms import JointBatch, freeze_batch_stats, join_support
 from mtnet.core.types import Batch, Episode, Learner
 from mtnet.errors import InputError, check_options
 
@@ -35,27 +37,67 @@ class MetricParams(NamedTuple):
     """Other meta-parameters: none, or the LSTMs of full context embeddings."""
 
 
+Remember = Callable[[Any, Float[Array, "n features"], Any], Any]
+Score = Callable[[Array, Any], Array]
+
+
 class MetricPredictor(eqx.Module):
     """A task's predictor: scores of one example's features against the memory."""
 
     net: Any
     memory: Any
-    score: Callable[[Array, Any], Float[Array, " ways"]] = eqx.field(static=True)
+    score: Score = eqx.field(static=True)
 
-    def __call__(self, x: Array) -> Float[Array, " ways"]:
+    def __call__(self, x: Array) -> Array:
         return self.score(self.net(x), self.memory)
+
+
+class JointPredictor(eqx.Module):
+    """The same where the memory depends on the queries, through the statistics of norms."""
+
+    net: JointBatch
+    extra: Any
+    y: Array
+    remember: Remember = eqx.field(static=True)
+    score: Score = eqx.field(static=True)
+
+    def __call__(self, x: Array) -> Array:
+        features, f = self.net.both(x)
+        return self.score(f, self.remember(self.extra, features, self.y))
+
+
+def metric_predictor(
+    net: Any, extra: Any, support: Batch, remember: Remember, score: Score, *, inductive: bool
+) -> MetricPredictor | JointPredictor:
+    """A task's predictor from a network and a support set.
+
+    Args:
+        net: Maps one example to its features.
+        extra: Further parameters of `remember`.
+        support: Examples of the task.
+        remember: `(extra, features, targets) -> memory` of a support set.
+        score: `(features, memory) -> prediction` for one example.
+        inductive: Norms use statistics of the support set only, not of support and queries.
+
+    Returns:
+        The predictor.
+    """
+    embed = join_support(net, support.x, inductive=inductive)
+    if isinstance(embed, JointBatch):
+        return JointPredictor(embed, extra, support.y, remember, score)
+    return MetricPredictor(embed, remember(extra, predict(embed, support.x), support.y), score)
 
 
 @check_options
 def metric_learner(
     net: Any,
-    remember: Callable[[Any, Float[Array, "n features"], Int[Array, " n"]], Any],
-    score: Callable[[Array, Any], Float[Array, " ways"]],
+    remember: Remember,
+    score: Score,
     *,
     extra: Callable[[Key[Array, ""]], Any] = lambda key: (),
     initialise: Initialise | None = None,
     statistics: StatisticsMode = "transductive",
-    loss: Callable[[Any, Episode], Scalar] | None = None,
+    loss: Callable[[Float[Array, "n features"], Int[Array, " n"]], Scalar] | None = None,
 ) -> Learner:
     """A learner from a memory of the support set and a score against it.
 
@@ -65,41 +107,50 @@ def metric_learner(
         score: `(features, memory) -> one number per class`, larger is likelier.
         extra: `key -> PyTree` of further meta-parameters. Default: none.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
-        loss: `(net, episode) -> scalar`. Default: cross-entropy of the scores on the query set.
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
+        loss: `(features, labels) -> scalar` of support and query together. Default: cross-entropy
+            of the scores on the query set.
 
     Returns:
         The learner.
     """
     static = eqx.filter(net, eqx.is_inexact_array, inverse=True)
+    inductive = statistics == "inductive"
 
     def init(key: Key[Array, ""]) -> MetricParams:
         to_net, to_extra = jax.random.split(key)
         return MetricParams(initial_arrays(net, initialise, to_net), extra(to_extra))
 
-    def adapt(theta: MetricParams, support: Batch, key: Key[Array, ""]) -> MetricPredictor:
+    def adapt(
+        theta: MetricParams, support: Batch, key: Key[Array, ""]
+    ) -> MetricPredictor | JointPredictor:
         embed = eqx.combine(theta.net, static)
         check_labels(support)
         check_support(support, embed)
-        features = predict(embed, support.x)
-        embed = freeze_batch_stats(embed, support.x) if statistics == "inductive" else embed
-        return MetricPredictor(embed, remember(theta.extra, features, support.y), score)
+        return metric_predictor(embed, theta.extra, support, remember, score, inductive=inductive)
 
     def query_loss(theta: MetricParams, episode: Episode, key: Key[Array, ""]) -> Scalar:
-        if loss is not None:
-            return loss(eqx.combine(theta.net, static), episode)
-        model = adapt(theta, episode.support, key)
-        return cross_entropy(predict(model, episode.query.x), episode.query.y)
+        support, query = episode
+        if loss is None:
+            return cross_entropy(predict(adapt(theta, support, key), query.x), query.y)
+        embed = eqx.combine(theta.net, static)
+        embed = freeze_batch_stats(embed, support.x) if inductive else embed
+        features = predict(embed, jnp.concatenate([support.x, query.x]))
+        return loss(features, jnp.concatenate([support.y, query.y]))
 
     def trajectory(
         theta: MetricParams, support: Batch, key: Key[Array, ""], steps: int
-    ) -> MetricPredictor:
+    ) -> MetricPredictor | JointPredictor:
         """One predictor for any number of steps."""
-        model = adapt(theta, support, key)
-        return jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, model)
+        return stack_one(adapt(theta, support, key))
 
     return Learner(init, adapt, query_loss, trajectory)
+
+
+def stack_one(model: Any) -> Any:
+    """A predictor with a leading axis of length 1: the trajectory of a learner without steps."""
+    return jax.tree.map(lambda a: a[None] if eqx.is_array(a) else a, model)
 
 
 def initial_arrays(net: Any, initialise: Initialise | None, key: Key[Array, ""]) -> Any:
@@ -150,8 +201,8 @@ def prototypical(
         net: Maps one example to its features.
         ways: Classes per task.
         initialise: Draws new weights in `init`. Default: the weights of `net`.
-        statistics: Norms use statistics of the queries ("transductive") or of the support set
-            only ("inductive").
+        statistics: Norms use statistics of support and queries together ("transductive") or of
+            the support set only ("inductive").
 
     Returns:
         The learner.

@@ -11,17 +11,23 @@ def value(row: dict[str, Any], key: str = "mean") -> str:
     return f"{row[key]:.2f}{interval}"
 
 
+def count(row: dict[str, Any], noun: str) -> str:
+    """`1 step`, `3 steps`: the row's number with its noun."""
+    n = row[f"{noun}s"]
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 def grid(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """One row per method; our value, and the published one in brackets.
 
     If each method is one training, two more columns say how long it took and how it was tested.
     """
     rows = results["rows"]
-    columns = list(dict.fromkeys(r["column"] for r in sorted(rows, key=lambda r: r["steps"])))
+    columns = list(dict.fromkeys(row["column"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells = {(row["method"], row["column"]): row for row in rows}
     one_training = len({(row["method"], row["training"]) for row in rows}) == len(methods)
-    described = one_training and all("statistics" in row for row in rows)
+    described = one_training and all("per_iteration" in row for row in rows)
 
     def cell(method: str, column: str) -> str:
         row = cells.get((method, column))
@@ -31,16 +37,26 @@ def grid(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
     def about(method: str) -> list[str]:
         row = next(row for row in rows if row["method"] == method)
-        return [f"{row['iterations']} in {row['minutes']:g} min", _tested(row)] if described else []
+        return [_trained(row), _tested(row)] if described else []
 
     header = ["method", *columns, *(["trained", "tested on"] if described else [])]
     return header, [[m, *(cell(m, c) for c in columns), *about(m)] for m in methods]
 
 
+def _trained(row: dict[str, Any]) -> str:
+    """How the network of a row was trained."""
+    start = f", from {row['init_from']}" if row["init_from"] else ""
+    size = f"{row['iterations']} x {row['per_iteration']}"
+    return f"{size}, {row['minutes']:g} min, {count(row, 'core')}{start}"
+
+
 def _tested(row: dict[str, Any]) -> str:
-    """The protocol of one row."""
-    queries = f", {row['queries']} query per class, {row['statistics']}" if "queries" in row else ""
-    return f"{row['tasks']} tasks{queries}"
+    """How the first column of a row was measured."""
+    queries = f", {row['queries']} query per class" if "queries" in row else ""
+    steps = (
+        "" if row["steps"] is None else f", {row['steps']} step{'' if row['steps'] == 1 else 's'}"
+    )
+    return f"{row['tasks']} tasks{queries}{steps}"
 
 
 def by_step(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -53,6 +69,13 @@ def by_step(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             shown = ["not finite" if n is None else f"{n:.4g}" for n in numbers]
             lines.append([f"{row['method']}, {row['column']}: {what}", *shown])
     return ["inner steps", *map(str, steps)], lines
+
+
+def choices_table(choices: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Settings of adaptation and their validation scores, one row each."""
+    names = [name for name in choices[0] if name not in ("validation", "ci95")]
+    lines = [[*(f"{c[name]}" for name in names), value(c, "validation")] for c in choices]
+    return [*names, "validation"], lines
 
 
 def per_seed(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
