@@ -1,5 +1,7 @@
 """Training from the body of another network, and augmented images."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,8 @@ from helpers import assert_close, shaken
 from mtnet import InputError
 from mtnet.build import build_learner, init_members
 from mtnet.config import configure
+from mtnet.experiments import EXPERIMENTS
+from mtnet.experiments.run import Plan
 from mtnet.methods.body import put_body, take_body
 from mtnet.storage.networks import load_body, save_network
 from mtnet.tasks.episodes import image_episodes, vary
@@ -97,3 +101,14 @@ def test_augmented_episodes_differ_from_plain_ones():
     varied = image_episodes(pixels, ways=2, augment=True).sample(KEY)
     assert plain.support.x.shape == varied.support.x.shape
     assert not np.array_equal(plain.support.x, varied.support.x)
+
+
+def test_an_experiment_trains_first_what_others_start_from():
+    experiment = EXPERIMENTS["table3-mini-imagenet"]
+    plan = Plan(experiment, Path("runs"), Path("results"), "mtnet", methods=("mt-net", "maml"))
+    assert list(plan.sources) == ["nearest-neighbour"]
+    starts = {config.net.init_from for config in plan.chosen.values()}
+    assert len(starts) == 1
+    assert starts.pop().startswith("runs/nearest-neighbour-")
+    gradient = [plan.trainings[m] for m in ("maml", "meta-sgd", "t-net", "mt-net")]
+    assert len({config.replace(method="maml") for config in gradient}) == 1  # equal terms

@@ -56,12 +56,28 @@ class Plan:
     def trainings(self) -> dict[str, Config]:
         """All trainings of the experiment, by name."""
         seeds = self.seeds or self.experiment.seeds[self.quick]
-        return self.experiment.trainings(self.quick, seeds)
+        configs = self.experiment.trainings(self.quick, seeds)
+
+        def folder(name: str) -> str:
+            return str(folder_for(self.runs, name, configs[name]))
+
+        return {
+            name: c.replace(init_from=folder(c.net.init_from)) if c.net.init_from else c
+            for name, c in configs.items()
+        }
 
     @property
     def chosen(self) -> dict[str, Config]:
         """The trainings of the chosen methods."""
         return of_methods(self.trainings, self.methods)
+
+    @property
+    def sources(self) -> dict[str, Config]:
+        """The trainings that the chosen ones start from."""
+        needed = {config.net.init_from for config in self.chosen.values()}
+        return {
+            n: c for n, c in self.trainings.items() if str(folder_for(self.runs, n, c)) in needed
+        }
 
     @property
     def test_tasks(self) -> int:
@@ -94,6 +110,7 @@ def reproduce(
     """
     trainings, about = plan.trainings, protocol(plan)
     with workers(plan.jobs) as pool:
+        train_all(pool, plan.runs, plan.sources, report, plan.budget)
         runs = train_all(pool, plan.runs, plan.chosen, report, plan.budget)
         grids = measure_grids(pool, plan.experiment, runs)
         rows = measure_all(pool, plan.experiment, runs, plan.test_tasks, grids)
