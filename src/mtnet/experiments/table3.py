@@ -50,7 +50,7 @@ FINE_TUNING: dict[str, Any] = {"alpha": 0.1, "steps": 10}
 """While training; the grid below is measured afterwards."""
 GRID: list[dict[str, Any]] = [
     {"alpha": alpha, "decay": decay, "steps": steps}
-    for alpha in (0.01, 0.1, 1.0)
+    for alpha in (0.01, 0.1, 1.0, 3.0)
     for decay in (1.0, 0.8)
     for steps in STEPS
 ]

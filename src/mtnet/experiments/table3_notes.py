@@ -32,7 +32,8 @@ def describe(
         f"from {row['init_from'] or 'random weights'}, measured at {row['measured_at']}"
     ]
     if choices:
-        chosen = ", ".join(f"{name} {row[name]:g}" for name in choices[0] if name in row)
+        names = (name for name in choices[0] if name not in ("validation", "ci95"))
+        chosen = ", ".join(f"{name} {row[name]:g}" for name in names)
         parts.append(f"best of {len(choices)} settings on validation tasks: {chosen}")
     means = (f"{name} {value(r)}" for name, r in rows.items() if name in COLUMNS)
     steps = "" if row["steps"] is None else f" after {count(row, 'step')}"
