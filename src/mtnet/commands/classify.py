@@ -1,4 +1,4 @@
-"""`mtnet classify`: name handwritten characters from one example of each."""
+"""`mtnet classify`: name handwritten characters from one or a few examples of each."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,10 +13,12 @@ from mtnet.commands.parse import Paths, Strings, run as run_command
 from mtnet.core.losses import predict
 from mtnet.core.types import Batch
 from mtnet.errors import InputError
+from mtnet.methods import METHODS
 from mtnet.storage import load
 from mtnet.storage.networks import TrainedNetwork
 from mtnet.userdata.drawings import drawing
 
+FIVE, ANY = "omniglot-5way-mt-net", "omniglot-any-prototypical"
 RUN_ONCE = {"xla_backend_optimization_level": 0}
 """The program runs once, so compiling it fast matters more than running it fast."""
 
@@ -29,32 +31,49 @@ def classify(
     support: Paths,
     query: Paths,
     labels: Strings = (),
-    network: str = "omniglot-5way-mt-net",
+    network: str | None = None,
 ) -> None:
-    """Name handwritten characters from one example of each.
+    """Name handwritten characters from one or a few examples of each.
 
-    The pretrained network needs five classes. Images may have any size, with dark
-    or light ink; the colour of the border is taken as the background. Batch norm
-    uses all images of a call, so the result for one query depends on the others.
+    Images may have any size, with dark or light ink; the colour of the border is taken
+    as the background. Batch norm uses all images of a call, so the result for one query
+    depends on the others.
 
     Args:
-        support: One image per class.
+        support: Labelled images, one or more per class.
         query: Images to classify.
-        labels: Names of the classes, in the order of --support. Default: the file names.
-        network: A pretrained network, or a file written by mtnet export.
+        labels: The class of each support image, in the same order; images with the same
+            label are one class. Default: the file names, one class per image.
+        network: A pretrained network, or a file written by mtnet export. Default: a
+            network for five classes if there are five, else one for any number.
     """
-    names = labels or tuple(path.stem for path in support)
+    names, y = classes_of(support, labels)
+    network = network or (FIVE if len(names) == 5 else ANY)
     trained = load_characters(network)
-    ways = len(support) if trained.config.any_ways else trained.config.tasks.ways
-    check_classes(network, ways, len(support), names)
+    check_classes(network, trained, len(names))
     if not query:
         raise InputError("give at least one image to classify: --query x.png")
-    x = jnp.asarray(np.stack([drawing(path) for path in (*support, *query)]))
-    probabilities = class_probabilities(trained, x, ways)
+    x, queries = (jnp.asarray(np.stack([drawing(p) for p in group])) for group in (support, query))
+    probabilities = class_probabilities(trained, Batch(x, jnp.asarray(y)), queries, len(names))
     table = plain_table("image", "label", *names, right=names)
     for path, p in zip(query, probabilities, strict=True):
         table.add_row(str(path), names[int(p.argmax())], *(f"{value:.3f}" for value in p))
     console.print(table)
+
+
+def classes_of(support: Paths, labels: Strings) -> tuple[tuple[str, ...], list[int]]:
+    """The names of the classes, in order, and the class of each support image."""
+    given = labels or tuple(path.stem for path in support)
+    if len(given) != len(support):
+        raise InputError(
+            f"{len(support)} support images need {len(support)} labels; there are {len(given)}"
+        )
+    names = tuple(dict.fromkeys(given))
+    if not labels and len(names) < len(given):
+        raise InputError("two support images have the same file name: add --labels")
+    if len(names) < 2:
+        raise InputError("give support images of at least two classes")
+    return names, [names.index(label) for label in given]
 
 
 def load_characters(name: str) -> TrainedNetwork:
@@ -67,23 +86,24 @@ def load_characters(name: str) -> TrainedNetwork:
     return trained
 
 
-def check_classes(network: str, ways: int, support: int, names: Sequence[str]) -> None:
-    if ways < 2:
-        raise InputError("give at least two support images, one per class")
-    if support != ways:
-        raise InputError(f"{network} needs {ways} classes: give {ways} support images")
-    if len(names) != ways or len(set(names)) != ways:
-        given = ", ".join(names)
-        raise InputError(f"{ways} classes need {ways} different names; they are: {given}")
+def check_classes(network: str, trained: TrainedNetwork, ways: int) -> None:
+    needed = trained.config.tasks.ways
+    if not trained.config.any_ways and ways != needed:
+        raise InputError(f"{network} needs {needed} classes; there are {ways}")
 
 
-def class_probabilities(trained: TrainedNetwork, x: jax.Array, ways: int) -> np.ndarray:
-    """(queries, ways); the first `ways` images are the support set."""
+def class_probabilities(
+    trained: TrainedNetwork, support: Batch, queries: jax.Array, ways: int
+) -> np.ndarray:
+    """(queries, ways)."""
 
     @partial(jax.jit, compiler_options=RUN_ONCE)
-    def adapt_and_predict(x: jax.Array) -> jax.Array:
+    def adapt_and_predict(support: Batch, queries: jax.Array) -> jax.Array:
         learner = build_learner(trained.config, ways=ways)
-        net = learner.adapt(trained.theta, Batch(x[:ways], jnp.arange(ways)), jax.random.key(0))
-        return jax.nn.softmax(predict(net, x))[ways:]
+        net = learner.adapt(trained.theta, support, jax.random.key(0))
+        if METHODS[trained.config.method].any_ways:  # its norms see the support set already
+            return jax.nn.softmax(predict(net, queries))
+        together = jnp.concatenate([support.x, queries])  # one query alone has poor statistics
+        return jax.nn.softmax(predict(net, together))[len(support.x) :]
 
-    return np.asarray(adapt_and_predict(x))
+    return np.asarray(adapt_and_predict(support, queries))
