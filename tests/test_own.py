@@ -241,7 +241,7 @@ def test_a_run_is_measured_on_groups_that_were_held_out(fitted, capsys):
     assert main(["evaluate", str(fitted / "rows"), "--tasks", "20", "--steps", "1"]) == 0
     assert "mt-net on table" in capsys.readouterr().out
     few = ["evaluate", str(fitted / "rows"), "--shots", "20"]
-    fails(capsys, few, "2 groups have fewer than the 20 + 10 rows")
+    fails(capsys, few, "3 groups have fewer than the 20 + 10 rows")
 
 
 def test_missing_values_can_be_filled_in():
