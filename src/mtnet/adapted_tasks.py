@@ -16,7 +16,7 @@ from mtnet.core.deltas import cell_summaries
 from mtnet.core.inner import Theta
 from mtnet.core.losses import padded_cross_entropy, padded_mse
 from mtnet.core.types import Batch
-from mtnet.files import Arrays, arrays_of, fill_network
+from mtnet.files import Arrays, arrays_of, fill_network, leaves_by_name
 from mtnet.nets.spec import NetSpec, build_net
 
 TASKS_PER_VMAP = 256
@@ -140,18 +140,22 @@ def predict_tasks(models: TaskModels, tasks: Sequence[str], x: np.ndarray) -> li
         if not len(rows):
             continue
         net = build_net(_spec(models.about["spec"] | {"outputs": count}))
-        stacked = {name: jnp.asarray(a) for name, a in arrays.items()}
-        values = np.asarray(_predict(net, stacked, jnp.asarray(places[rows]), jnp.asarray(x[rows])))
+        like, static = eqx.partition(net, eqx.is_array)
+        leaves = [jnp.asarray(arrays[name]) for name in leaves_by_name(like)]
+        nets = eqx.combine(jax.tree.unflatten(jax.tree.structure(like), leaves), static)
+        values = np.asarray(_predict(nets, jnp.asarray(places[rows]), jnp.asarray(x[rows])))
         for row, value in zip(rows, values, strict=True):
             predicted[row] = value
     return predicted
 
 
 @eqx.filter_jit
-def _predict(net: Any, stacked: dict[str, Any], places: Array, x: Array) -> Array:
+def _predict(nets: Any, places: Array, x: Array) -> Array:
+    stacked, static = eqx.partition(nets, eqx.is_array)
+
     def one(place_and_x: tuple[Array, Array]) -> Array:
         place, x = place_and_x
-        return fill_network(net, {name: a[place] for name, a in stacked.items()})(x)
+        return eqx.combine(jax.tree.map(lambda a: a[place], stacked), static)(x)
 
     return jax.lax.map(one, (places, x), batch_size=min(ROWS_PER_VMAP, len(x)))
 

@@ -44,7 +44,8 @@ class Schema:
 def fit_column(name: str, values: np.ndarray, category: bool = False) -> Column:
     """The scale of a numeric column, or the levels of a category; text is a category."""
     if category or values.dtype == object:
-        return Column(name, levels=tuple(sorted({level_name(v) for v in values if present(v)})))
+        levels = {level_name(v) for v in values.tolist() if present(v)}
+        return Column(name, levels=tuple(sorted(levels)))
     known = values[~np.isnan(values)]
     if not len(known):
         raise InputError(f"column {name!r} has no numbers in the training groups")
