@@ -13,7 +13,7 @@ from mtnet.config import Config
 from mtnet.core.initialise import truncated_normal
 from mtnet.core.losses import accuracy, predict
 from mtnet.core.outer import TrainState, init_state
-from mtnet.core.types import Batch, Family, Learner
+from mtnet.core.types import Batch, Family, Learner, Loss
 from mtnet.datasets import open_images
 from mtnet.errors import InputError
 from mtnet.methods import METHODS, known, make
@@ -110,14 +110,24 @@ def _outputs(config: Config, y: Any, ways: int | None = None) -> int:
 
 
 def build_learner(
-    config: Config, alpha: float | Array | None = None, ways: int | None = None
+    config: Config,
+    alpha: float | Array | None = None,
+    ways: int | None = None,
+    loss: Loss | None = None,
 ) -> Learner:
-    """The learner; `alpha` may be traced, to train many step sizes in one program."""
+    """The learner.
+
+    Args:
+        config: The training.
+        alpha: Step size; it may be traced, to train many step sizes in one program.
+        ways: Classes of the tasks. Default: as in training.
+        loss: Loss of support and query. Default: the family's.
+    """
     entry, spec, tasks = FAMILIES[config.family], net_spec(config, ways), config.tasks
     net = build_net(spec)
     init = conv_init(config.net.head_sd) if entry.images else truncated_normal(config.net.W_sd)
     options: dict[str, Any] = dataclasses.asdict(config.inner) | {
-        "loss": build_family(config).loss,
+        "loss": loss or build_family(config).loss,
         "step_size": alpha,
         "initialise": init,
         "shared_head": spec.head if config.net.shared_head else None,

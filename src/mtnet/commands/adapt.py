@@ -1,4 +1,4 @@
-"""`mtnet adapt`: learn a new task from a few examples."""
+"""`mtnet adapt`: learn a new task, or many, from a few examples each."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,18 +9,22 @@ import numpy as np
 import tyro
 
 from mtnet.adapted import adapt_model
+from mtnet.adapted_tasks import TaskModels, TaskSupport, adapt_tasks
 from mtnet.commands.common import console, warn
 from mtnet.commands.parse import Flag, RunFolder, run as run_command
 from mtnet.config import Config
+from mtnet.core.inner import Theta
 from mtnet.core.types import Batch
 from mtnet.errors import InputError
+from mtnet.files import Arrays, arrays_of
 from mtnet.storage import models
 from mtnet.storage.names import with_suffix
 from mtnet.storage.run_folder import load_best_member, open_run
+from mtnet.storage.task_models import save_task_models
 from mtnet.tasks import FAMILIES
 from mtnet.tasks.episodes import as_floats
 from mtnet.userdata import dataset, image_folder, schema as schemas
-from mtnet.userdata.tables import read_support
+from mtnet.userdata.new_tasks import read_supports
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -35,12 +39,15 @@ def adapt(
 ) -> None:
     """Learn a new task from a few examples; writes a network to one file.
 
+    If the table has several tasks, in the column that was --task of mtnet fit, the
+    file holds one network per task.
+
     With --compact masks are sampled, as in training, so that some rows of the
     weights do not change and need not be stored.
 
     Args:
         run: Run folder written by mtnet fit.
-        examples: Rows of the task (CSV or Parquet), or a folder with one folder per class.
+        examples: Rows of the task (CSV, TSV or Parquet), or a folder with one folder per class.
         out: File to write; .safetensors is added if it is missing.
         compact: Write only the rows that changed; mtnet predict then needs the run folder too.
     """
@@ -53,17 +60,18 @@ def adapt(
     _, theta = load_best_member(trained, warn)
     if compact:
         config = config.replace(at_test="sample")
-    read_task = task_from_table if config.family == "table" else task_from_folder
-    task = read_task(config, dataset.open_dataset(config.tasks.data).about, examples)
-    ways = len(task.labels) if task.labels and config.net.shared_head else None
-    model = adapt_model(config, theta, task.support, ways, labels=list(task.labels), **task.about)
-    path = with_suffix(out)
-    if compact:
-        models.save_compact_model(path, model, config, theta, run)
+    read = tasks_from_table if config.family == "table" else task_from_folder
+    tasks = read(config, dataset.open_dataset(config.tasks.data).about, examples)
+    path, count = with_suffix(out), sum(len(task.support.y) for task in tasks)
+    if len(tasks) > 1:
+        if compact:
+            raise InputError(f"{examples} has {len(tasks)} tasks: --compact is for one")
+        save_task_models(path, adapt_many_tasks(config, theta, tasks))
     else:
-        models.save_model(path, model)
+        adapt_one_task(path, config, theta, tasks[0], run if compact else None)
+    what = f"{len(tasks)} tasks, " if len(tasks) > 1 else ""
     console.print(
-        f"Wrote {path}: {config.method} adapted to {len(task.support.y)} examples, "
+        f"Wrote {path}: {config.method} adapted to {what}{count} examples, "
         f"{path.stat().st_size / 1000:.1f} kB. Next: mtnet predict {path} ...",
         highlight=False,
     )
@@ -72,20 +80,56 @@ def adapt(
 class Task(NamedTuple):
     """A new task: its examples, the names of its classes, what a model must know of inputs."""
 
+    name: str | None
     support: Batch
     labels: tuple[str, ...]
     about: dict[str, Any]
 
 
-def task_from_table(config: Config, about: dict[str, Any], path: Path) -> Task:
+def adapt_one_task(path: Path, config: Config, theta: Theta, task: Task, run: Path | None) -> None:
+    """Write the model of one task; a compact one if `run` is given."""
+    ways = len(task.labels) if task.labels and config.net.shared_head else None
+    about = task.about | {"labels": list(task.labels), "task": task.name}
+    model = adapt_model(config, theta, task.support, ways, **about)
+    check_finite(arrays_of(model.net), "the examples")
+    if run is None:
+        models.save_model(path, model)
+    else:
+        models.save_compact_model(path, model, config, theta, run)
+
+
+def adapt_many_tasks(config: Config, theta: Theta, tasks: list[Task]) -> TaskModels:
+    supports = {
+        str(t.name): TaskSupport(np.asarray(t.support.x), np.asarray(t.support.y), t.labels)
+        for t in tasks
+    }
+    adapted = adapt_tasks(config, theta, supports, **tasks[0].about)
+    for task, (outputs, place) in adapted.tasks.items():
+        check_finite({k: a[place] for k, a in adapted.arrays[outputs].items()}, f"task {task!r}")
+    return adapted
+
+
+def check_finite(arrays: Arrays, what: str) -> None:
+    """Raise an InputError if adapting has diverged."""
+    if not all(np.isfinite(a).all() for a in arrays.values()):
+        raise InputError(
+            f"adapting to {what} diverged (weights are not finite): check for extreme values, or "
+            "fit with a smaller --alpha"
+        )
+
+
+def tasks_from_table(config: Config, about: dict[str, Any], path: Path) -> list[Task]:
+    """The tasks of a table; one if it has no task column."""
     if path.is_dir():
-        raise InputError(f"{path} is a folder; this run needs a table, CSV or Parquet")
+        raise InputError(f"{path} is a folder; this run needs a table: CSV, TSV or Parquet")
     schema = schemas.from_plain(about["schema"])
-    x, y, labels = read_support(schema, path, warn)
-    if labels and not config.net.shared_head:
-        y, labels = _as_trained(schema, labels, y, path)
-    batch = Batch(jnp.asarray(x), jnp.asarray(y))
-    return Task(batch, labels, {"kind": "table", "schema": about["schema"]})
+    inputs = {"kind": "table", "schema": about["schema"]}
+    tasks = []
+    for name, x, y, labels in read_supports(schema, path, warn):
+        if labels and not config.net.shared_head:
+            y, labels = _as_trained(schema, labels, y, path)
+        tasks.append(Task(name, Batch(jnp.asarray(x), jnp.asarray(y)), labels, inputs))
+    return tasks
 
 
 def _as_trained(
@@ -102,7 +146,7 @@ def _as_trained(
     return np.array([known.index(labels[i]) for i in y], np.int32), known
 
 
-def task_from_folder(config: Config, about: dict[str, Any], path: Path) -> Task:
+def task_from_folder(config: Config, about: dict[str, Any], path: Path) -> list[Task]:
     if path.is_file():
         raise InputError(f"{path} is a file; this run needs a folder with one folder per class")
     classes = image_folder.images_by_class(path)
@@ -115,4 +159,4 @@ def task_from_folder(config: Config, about: dict[str, Any], path: Path) -> Task:
     y = np.repeat(np.arange(len(classes), dtype=np.int32), counts)
     batch = Batch(as_floats(jnp.asarray(pixels)), jnp.asarray(y))
     inputs = {"kind": "images", "size": about["size"], "colour": about["colour"]}
-    return Task(batch, tuple(classes), inputs)
+    return [Task(None, batch, tuple(classes), inputs)]

@@ -12,8 +12,9 @@ from rich.table import Table
 
 from mtnet.errors import InputError
 
-console = Console()
-errors = Console(stderr=True)
+# texts of users and files are printed as they are
+console = Console(markup=False, emoji=False)
+errors = Console(stderr=True, markup=False, emoji=False)
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
@@ -21,7 +22,7 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
 def warn(message: str) -> None:
-    errors.print(f"mtnet: {message}", highlight=False)
+    errors.print(f"mtnet: {message}", highlight=False, soft_wrap=True)
 
 
 def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:

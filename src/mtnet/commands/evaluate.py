@@ -13,6 +13,7 @@ from mtnet.config import Config
 from mtnet.core.rules import RULES
 from mtnet.errors import InputError
 from mtnet.evaluation.measure import measure, table
+from mtnet.evaluation.units import root_numbers, target_unit
 from mtnet.methods import METHODS
 from mtnet.storage.run_folder import load_best, open_run
 from mtnet.tasks import FAMILIES
@@ -64,14 +65,18 @@ def evaluate(
 
 def steps_table(config: Config, losses: np.ndarray, steps: int, test: dict[str, Any]) -> Table:
     """One row per inner step."""
-    unit, digits = (", accuracy (%)", 2) if is_classification(config) else ("", 4)
+    what, digits = (", accuracy (%)", 2) if is_classification(config) else ("", 4)
+    unit = target_unit(config)
+    if unit is not None:
+        what = f", root mean square error of {unit.name}"
     shots = f"{test['shots']} shot{'' if test['shots'] == 1 else 's'}"
     ways = f", {test['ways']} ways" if "ways" in test else ""
-    shown = Table(title=f"{config.method} on {config.family}{ways}, {shots}{unit}")
+    shown = Table(title=f"{config.method} on {config.family}{ways}, {shots}{what}")
     for column in ("steps", "mean", "± 95 %", "median", "diverged"):
         shown.add_column(column, justify="right")
     seeds = [seed for seed, _ in config.members]
     for row in table(losses, seeds, steps)["by_step"]:
+        row = row if unit is None else root_numbers(unit, row)
         cells = ["not finite" if row[k] is None else f"{row[k]:.{digits}f}" for k in NUMBERS]
         shown.add_row(str(row["steps"]), *cells, str(row["diverged"]))
     return shown

@@ -11,7 +11,7 @@ from mtnet.commands.common import check_positive, console, duration
 from mtnet.commands.fit_data import Prepared, read_image_folder, read_rows
 from mtnet.commands.fit_report import report
 from mtnet.commands.flags import flags_for, flat_values, used_settings, why_unused
-from mtnet.commands.parse import OptionalPath, OptionalStr, parse, run as run_command
+from mtnet.commands.parse import Flag, OptionalPath, OptionalStr, parse, run as run_command
 from mtnet.commands.train import free_folder, train_with_bars
 from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name
@@ -26,9 +26,15 @@ RESEARCH = (
 )
 """Settings that `mtnet train` has and `mtnet fit` leaves at their defaults."""
 
+TABLE_FLAGS = ("task", "inputs", "target", "categories", "classes", "missing", "na")
+
 Table = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TABLE")]
 Column = Annotated[str, tyro.conf.arg(metavar="COLUMN")]
 Columns = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...")]
+Marks = Annotated[
+    tyro.conf.UseAppendAction[tuple[str, ...]],
+    tyro.conf.arg(metavar="TEXT", help_behavior_hint=""),
+]
 NoColumns = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
 
 
@@ -56,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def why_no_flag(name: str, family: str, method: str) -> str | None:
     """Why `mtnet fit` does not have a flag that `mtnet train` or its other form has."""
-    if family == "images" and name in ("task", "inputs", "target", "categories", "missing"):
+    if family == "images" and name in TABLE_FLAGS:
         return f"--{name} is for tables: remove it, or --images"
     if family == "table" and name == "size":
         return "--size is for images: remove it, or give --images"
@@ -75,7 +81,9 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         inputs: Columns,
         target: Column,
         categories: NoColumns = (),
+        classes: Flag = False,
         missing: Missing = "refuse",
+        na: Marks = (),
         settings: Settings = flags(),  # noqa: B008
         seed: int = 0,
         out: OptionalPath = None,
@@ -88,20 +96,28 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         error. For image folders: mtnet fit --images DIR --help
 
         Args:
-            table: CSV or Parquet file.
+            table: CSV, TSV or Parquet file.
             task: Column that says which task a row belongs to.
             inputs: Columns to predict from: numbers or categories.
             target: Column to predict: numbers or classes.
             categories: Columns whose numbers are categories, such as postcodes.
+            classes: The target's numbers are classes.
             missing: Missing values: stop with an error (refuse), or use the column's mean.
+            na: Text that stands for a missing value, such as '---'; may be repeated.
             settings: How to train.
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-table, numbered if it exists.
             budget: Stop after this training time, e.g. 10m or 1h; mtnet train --resume continues.
         """
         config = default.replace(seeds=(seed,), **flat_values(settings))
-        columns = {"task": task, "inputs": inputs, "target": target, "categories": categories}
-        prepare = lambda: read_rows(table, config, missing=missing, **columns)  # noqa: E731
+        columns: dict[str, Any] = {
+            "task": task,
+            "inputs": inputs,
+            "target": target,
+            "categories": categories,
+        }
+        columns |= {"classes": classes, "missing": missing, "na": na}
+        prepare = lambda: read_rows(table, config, **columns)  # noqa: E731
         prepare_and_train(prepare, config, out, budget=duration(budget))
 
     return fit

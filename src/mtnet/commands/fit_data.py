@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.progress import track
 
-from mtnet.commands.common import console, warn
+from mtnet.commands.common import console, plain_table, warn
 from mtnet.config import Config
 from mtnet.errors import InputError
 from mtnet.tasks.groups import Groups, sort_by_group
 from mtnet.userdata import image_folder, schema as schemas
 from mtnet.userdata.dataset import split_groups
-from mtnet.userdata.tables import prepare_table
+from mtnet.userdata.tables import ColumnUse, prepare_table
 
 SHOWN = 5
 """Omitted groups that are named in a warning; the others are counted."""
@@ -34,8 +34,14 @@ def read_rows(path: Path, config: Config, **columns: Any) -> Prepared:
     """Read a table; `columns` are those of `prepare_table`."""
     least = config.tasks.shots + config.tasks.queries
     table = prepare_table(
-        path, least=least, own_classes=config.net.shared_head, seed=config.seeds[0], **columns
+        path,
+        least=least,
+        own_classes=config.net.shared_head,
+        seed=config.seeds[0],
+        warn=warn,
+        **columns,
     )
+    print_columns(table.columns)
     warn_omitted(table.omitted, least, "rows")
     print_splits(table.splits, "groups", 1)
     about = {"schema": schemas.to_plain(table.schema), "classes": table.classes}
@@ -68,6 +74,14 @@ def read_with_bar(paths: list[Path], size: int, colour: bool) -> np.ndarray:
     quiet = not console.is_terminal
     ticks = iter(track(paths, "Reading", console=console, transient=True, disable=quiet))
     return image_folder.read_images(paths, size, colour, lambda: next(ticks, None))
+
+
+def print_columns(columns: list[ColumnUse]) -> None:
+    """How each column of a table is read, and how many of its values are missing."""
+    table = plain_table("column", "used as", "read as", "missing", right=("missing",))
+    for column in columns:
+        table.add_row(*map(str, column))
+    console.print(table)
 
 
 def warn_omitted(omitted: dict[str, int], least: int, what: str) -> None:

@@ -1,12 +1,9 @@
 """What `mtnet fit` says at its end: the error on groups that it never saw."""
 
-from typing import Any
-
-import numpy as np
-
 from mtnet.build import is_classification
 from mtnet.commands.common import console, warn
 from mtnet.evaluation.measure import measure, table
+from mtnet.evaluation.units import Unit, root, target_unit
 from mtnet.storage.run_folder import Run, load_best
 from mtnet.userdata.dataset import open_dataset
 
@@ -27,7 +24,8 @@ def report(run: Run) -> None:
     if is_classification(config):
         text = f"accuracy {after:.1f} % (before adapting: {before:.1f} %)"
     else:
-        error, first = (_in_unit(about, value) for value in (after, before))
+        unit = target_unit(config)
+        error, first = (in_unit(unit, value) for value in (after, before))
         text = f"root mean square error {error:.4g} (before adapting: {first:.4g})"
     what, per_class = ("classes", " per class") if config.family == "images" else ("groups", "")
     console.print(
@@ -37,8 +35,6 @@ def report(run: Run) -> None:
     )
 
 
-def _in_unit(about: dict[str, Any], squared: float | None) -> float:
+def in_unit(unit: Unit | None, squared: float | None) -> float:
     """Root of a mean squared error, in the target's unit; not finite if training diverged."""
-    return (
-        float("inf") if squared is None else about["schema"]["target"]["spread"] * np.sqrt(squared)
-    )
+    return float("inf") if unit is None or squared is None else float(root(unit, squared))

@@ -3,14 +3,16 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 import tyro
 
 from mtnet.adapted import Model
+from mtnet.adapted_tasks import TaskModels, predict_tasks
 from mtnet.commands.common import console, plain_table, save_figure, warn
 from mtnet.commands.parse import OptionalPath, run as run_command
 from mtnet.core.adapt import predict_compiled
@@ -19,7 +21,7 @@ from mtnet.report.cells import contact_sheet
 from mtnet.storage import models
 from mtnet.tasks.episodes import as_floats
 from mtnet.userdata import image_folder, schema as schemas, table_files
-from mtnet.userdata.tables import read_inputs
+from mtnet.userdata.new_tasks import Inputs, read_inputs, some
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -41,8 +43,8 @@ def predict(
 
     Args:
         model: Model written by mtnet adapt.
-        inputs: A CSV or Parquet file, or images.
-        out: CSV or Parquet file for the predictions. Default: print them.
+        inputs: A table (CSV, TSV or Parquet), or images.
+        out: CSV, TSV or Parquet file for the predictions. Default: print them.
         sheet: Contact sheet of the images. Default: predictions.png, or none with --out.
         run: Run folder of a compact model, if it was moved.
     """
@@ -50,36 +52,83 @@ def predict(
         raise InputError("give a table or images to predict for")
     loaded = models.load_model(model, run)
     table = loaded.about["kind"] == "table"
-    wanted = "one table, CSV or Parquet" if table else "images"
+    wanted = "one table: CSV, TSV or Parquet" if table else "images"
     for path in inputs:
         if path.is_dir() or table_files.is_table(path) != table or (table and len(inputs) > 1):
             raise InputError(f"{model} predicts for {wanted}, not for {path}")
-    if table:
+    if isinstance(loaded, TaskModels) or table:
         predict_rows(loaded, inputs[0], out)
     else:
         predict_images(loaded, list(inputs), out, sheet)
 
 
-def predict_rows(model: Model, path: Path, out: Path | None) -> None:
-    """The table with a column of predictions added."""
+def predict_rows(model: Model | TaskModels, path: Path, out: Path | None) -> None:
+    """The table with a column of predictions added; blank where inputs are missing and refused."""
     schema = schemas.from_plain(model.about["schema"])
-    table, x = read_inputs(schema, path, warn)
-    outputs = np.asarray(predict_compiled(model.net, jnp.asarray(x)))
-    name, labels = schema.target.name, model.about["labels"]
-    columns = {c: table[c].to_numpy(zero_copy_only=False) for c in table.column_names}
-    if labels:
-        p = np.asarray(jax.nn.softmax(jnp.asarray(outputs)))
-        columns[f"predicted {name}"] = np.array(labels)[p.argmax(1)]
-        columns["probability"] = p.max(1)
+    inputs = read_inputs(schema, path, warn)
+    rows = np.arange(len(inputs.x))
+    blank = int((~inputs.complete).sum())
+    if blank:
+        rows = rows if schema.missing == "mean" else np.flatnonzero(inputs.complete)
+        what = "their means are used" if schema.missing == "mean" else "not predicted"
+        warn(f"{path}: {blank} of {len(inputs.x)} rows have missing inputs: {what}")
+    outputs, labels = row_outputs(model, inputs, rows, path)
+    for row, values in zip(rows, outputs, strict=True):
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"{path}, row {row + 1}: the prediction is not finite: check its inputs"
+            )
+    name, table = f"predicted {schema.target.name}", inputs.table
+    if schema.target.levels is None:
+        scaled = np.array([values[0] for values in outputs])
+        numbers = schemas.decode(schema.target, scaled).astype(np.float32)
+        table = with_column(table, name, rows, numbers.tolist(), pa.float32())
     else:
-        predicted = schemas.decode(schema.target, outputs[:, 0])
-        columns[f"predicted {name}"] = predicted.astype(np.float32)
+        p = [np.asarray(jax.nn.softmax(jnp.asarray(values))) for values in outputs]
+        best = [names[int(v.argmax())] for names, v in zip(labels, p, strict=True)]
+        table = with_column(table, name, rows, best, pa.string())
+        table = with_column(table, "probability", rows, [float(v.max()) for v in p], pa.float32())
     if out is None:
-        sys.stdout.buffer.write(table_files.as_csv(columns))
+        sys.stdout.buffer.write(table_files.as_csv(table))
         sys.stdout.flush()
     else:
-        table_files.write_table(out, columns)
-        console.print(f"Wrote {len(x)} predictions to {out}", highlight=False)
+        table_files.write_table(out, table)
+        console.print(f"Wrote {len(rows)} predictions to {out}", highlight=False)
+
+
+def row_outputs(
+    model: Model | TaskModels, inputs: Inputs, rows: np.ndarray, path: Path
+) -> tuple[Sequence[np.ndarray], list[list[str]]]:
+    """Outputs of these rows by their task's network, and the names of each row's classes."""
+    column, own = model.about["schema"]["task"], inputs.tasks
+    if isinstance(model, Model):
+        new = sorted(set(own or ()) - {model.about["task"]})
+        if model.about["task"] is not None and new:
+            warn(f"{path}: rows of {some(new)} are predicted as {model.about['task']!r}")
+        outputs = predict_compiled(model.net, jnp.asarray(inputs.x[rows]))
+        return list(np.asarray(outputs)), [model.about["labels"]] * len(rows)
+    if own is None:
+        raise InputError(f"{path} has no column {column!r}, which says whose model to use")
+    new = sorted(set(own) - set(model.tasks))
+    if new:
+        raise InputError(
+            f"{path}: the model file has no {column} {some(new)}: adapt to it first, or remove its "
+            "rows"
+        )
+    tasks = [own[row] for row in rows]
+    return predict_tasks(model, tasks, inputs.x[rows]), [model.labels[task] for task in tasks]
+
+
+def with_column(
+    table: pa.Table, name: str, rows: np.ndarray, values: list[Any], kind: pa.DataType
+) -> pa.Table:
+    """The table with one more column, blank except in these rows."""
+    column: list[Any] = [None] * table.num_rows
+    for row, value in zip(rows, values, strict=True):
+        column[row] = value
+    if name in table.column_names:
+        table = table.drop_columns([name])
+    return table.append_column(name, pa.array(column, kind))
 
 
 def predict_images(model: Model, paths: list[Path], out: Path | None, sheet: Path | None) -> None:

@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from mtnet.datasets.download import Report
+from mtnet.evaluation.units import Unit, root
 from mtnet.training.loop import Progress as Step
 
 LINES = 20
@@ -45,8 +46,8 @@ class Bars:
             for name, total in totals.items()
         }
 
-    def show(self, name: str, step: Step) -> None:
-        """Show iteration, loss and speed, as reported by training."""
+    def show(self, name: str, step: Step, unit: Unit | None = None) -> None:
+        """Show iteration, loss (of tables the error in the target's unit) and speed."""
         start = self.first.setdefault(name, step.iteration)
         seconds = time.monotonic() - self.began
         if step.iteration == start:
@@ -54,7 +55,9 @@ class Bars:
         else:
             rate = (step.iteration - start) / seconds
             speed = f"  {rate:.{0 if rate >= 10 else 1}f} it/s"
-        self._move(name, step.iteration, f"loss {np.nanmean(step.loss):.3f}{speed}")
+        loss = np.nanmean(step.loss)
+        score = f"loss {loss:.3f}" if unit is None else f"error {root(unit, loss):.4g}"
+        self._move(name, step.iteration, f"{score}{speed}")
 
     def reached(self, name: str, iteration: int) -> None:
         """Show an iteration, as read from a run folder."""

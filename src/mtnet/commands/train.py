@@ -18,6 +18,7 @@ from mtnet.commands.parse import OptionalPath, OptionalStr, parse, run
 from mtnet.commands.progress import Bars
 from mtnet.config import Config, configure
 from mtnet.errors import InputError
+from mtnet.evaluation.units import target_unit
 from mtnet.storage.config_file import read_config
 from mtnet.storage.run_folder import Run, create_run, is_free, iterations_done, open_run
 from mtnet.tasks import FAMILIES
@@ -106,7 +107,8 @@ def train_with_bars(run: Run, **options: Any) -> None:
     if iterations_done(run) >= iterations:
         console.print(f"Nothing to do: all {iterations} iterations are done.")
     with Bars({name: iterations}, console) as bars:
-        report = lambda progress: bars.show(name, progress)  # noqa: E731
+        unit = target_unit(run.config)
+        report = lambda progress: bars.show(name, progress, unit)  # noqa: E731
         try:
             run_training(run, report=report, warn=warn, **options)
         except (Stopped, KeyboardInterrupt) as error:

@@ -70,6 +70,36 @@ def cross_entropy(logits: Float[Array, "n ways"], labels: Int[Array, " n"]) -> S
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
 
 
+def padded_mse(prediction: Float[Array, "n outputs"], target: Float[Array, "n outputs"]) -> Scalar:
+    """Mean squared error over the targets that are not nan.
+
+    Args:
+        prediction: Outputs of the network.
+        target: Targets; nan in rows that only fill up a batch.
+
+    Returns:
+        The loss.
+    """
+    known = ~jnp.isnan(target)
+    error = prediction - jnp.where(known, target, 0.0)
+    return jnp.sum(jnp.where(known, jnp.square(error), 0.0)) / jnp.maximum(jnp.sum(known), 1)
+
+
+def padded_cross_entropy(logits: Float[Array, "n ways"], labels: Int[Array, " n"]) -> Scalar:
+    """Mean cross-entropy over the labels that are not negative.
+
+    Args:
+        logits: One row per example.
+        labels: Classes, from 0; -1 in rows that only fill up a batch.
+
+    Returns:
+        The loss.
+    """
+    known = labels >= 0
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.maximum(labels, 0))
+    return jnp.sum(jnp.where(known, losses, 0.0)) / jnp.maximum(jnp.sum(known), 1)
+
+
 def accuracy(logits: Float[Array, "n ways"], labels: Int[Array, " n"]) -> Scalar:
     """Percentage of examples whose largest logit is that of their label.
 

@@ -10,6 +10,7 @@ from mtnet.config import to_dict
 from mtnet.core.evaluate import summarise
 from mtnet.errors import InputError
 from mtnet.evaluation.measure import measure
+from mtnet.evaluation.units import root_scores, target_unit
 from mtnet.storage.run_folder import Run, load_best
 from mtnet.tasks import FAMILIES
 from mtnet.userdata.dataset import open_dataset
@@ -25,7 +26,7 @@ class Compared(NamedTuple):
     steps: int
     iteration: int
     scores: np.ndarray
-    """The metric, one number per task."""
+    """The metric, one number per task; of tables as `root_scores`."""
     difference: float
     ci95: float
     p: float
@@ -58,6 +59,9 @@ def compare(
         iteration, theta = load_best(run)
         losses = measure(run.config, theta, [0], tasks=tasks, steps=own_steps, stream=0, **test)
         scores = losses[0, :, own_steps]
+        unit = target_unit(run.config)
+        if unit is not None:
+            scores = root_scores(unit, scores)
         base = compared[0].scores if compared else scores
         compared.append(Compared(run, own_steps, iteration, *paired(scores, base)))
     return compared

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from mtnet.adapted import Model
+from mtnet.adapted_tasks import TaskModels
 from mtnet.errors import InputError
 from mtnet.files import KINDS, read_arrays
 from mtnet.storage import estimators, models, networks
 from mtnet.storage.names import with_suffix
+from mtnet.storage.task_models import save_task_models
 
 
 def load(path: str | Path, *, run: str | Path | None = None) -> Any:
@@ -20,8 +22,8 @@ def load(path: str | Path, *, run: str | Path | None = None) -> Any:
         run: The run folder of a compact model, if it has been moved.
 
     Returns:
-        A `TrainedNetwork` for a network or a run folder, a `Model` for an adapted model, or the
-        estimator. Any other file raises an InputError.
+        A `TrainedNetwork` for a network or a run folder, a `Model` for an adapted model,
+        `TaskModels` for those of many tasks, or the estimator. Any other file raises an InputError.
     """
     at = Path(path)
     if at.is_dir():
@@ -45,7 +47,8 @@ def save(item: Any, path: str | Path) -> None:
     """Save a network, a model or an estimator in one file, without pickle.
 
     Args:
-        item: A `TrainedNetwork`, a `Model`, an `MTNetRegressor` or an `MTNetClassifier`.
+        item: A `TrainedNetwork`, a `Model`, `TaskModels`, an `MTNetRegressor` or an
+            `MTNetClassifier`.
         path: The file to write; .safetensors is added if it is missing.
     """
     at = with_suffix(Path(path))
@@ -53,6 +56,8 @@ def save(item: Any, path: str | Path) -> None:
         networks.save_network(at, item.config, item.theta, item.about)
     elif isinstance(item, Model):
         models.save_model(at, item)
+    elif isinstance(item, TaskModels):
+        save_task_models(at, item)
     elif estimators.is_estimator(item):
         estimators.save_estimator(item, at)
     else:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mtnet.adapted import Model, adaptation_start
+from mtnet.adapted_tasks import TaskModels
 from mtnet.config import Config
 from mtnet.core.cells import split
 from mtnet.core.deltas import TaskDelta, apply_delta, task_delta
@@ -22,6 +23,7 @@ from mtnet.files import Arrays, arrays_of, digest, fill_network, read_arrays, wr
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.storage.names import with_suffix
 from mtnet.storage.run_folder import load_best_member, open_run
+from mtnet.storage.task_models import task_models
 
 
 def save_model(path: Path, model: Model) -> None:
@@ -65,12 +67,14 @@ def _read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
     return arrays, header["about"]
 
 
-def load_model(path: Path, run: Path | None = None) -> Model:
+def load_model(path: Path, run: Path | None = None) -> Model | TaskModels:
     """Load a model file; `run` is the run folder of a compact one, if it has been moved."""
     arrays, about = _read_model(path)
     spec = NetSpec(**about["spec"] | {"inputs": tuple(about["spec"]["inputs"])})
     like = eqx.filter_eval_shape(_blank, spec, about["frozen_stats"])
     try:
+        if "tasks" in about:
+            return task_models(arrays, about)
         if about["compact"]:
             arrays = _expand(arrays, about, spec, run)
         return Model(fill_network(like, arrays), about)

@@ -3,16 +3,22 @@
 Computed on the training groups, stored with the model, and used for every later file.
 """
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from mtnet.errors import InputError
+from mtnet.userdata.table_files import check_size
 
 Missing = Literal["refuse", "mean"]
-NEARLY_ALL = 0.8
-"""A text column with at least this fraction of numbers should have numbers only."""
+MOSTLY = 0.5
+"""A text column with at least this fraction of numbers must have numbers only."""
+MAX_LEVELS = 100
+"""Levels that a category may have if `--categories` does not name it."""
+FARTHEST = 1e6
+"""Standard deviations from the training mean; networks overflow at larger inputs."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +37,49 @@ class Schema:
     inputs: tuple[Column, ...]
     target: Column
     missing: Missing = "refuse"
+    na: tuple[str, ...] = ()
+    """Texts that stand for missing values."""
 
 
 def fit_column(name: str, values: np.ndarray, category: bool = False) -> Column:
     """The scale of a numeric column, or the levels of a category; text is a category."""
     if category or values.dtype == object:
-        return Column(name, levels=tuple(sorted({level_name(v) for v in values if present(v)})))
-    finite = values[np.isfinite(values)]
-    if not len(finite):
+        levels = {level_name(v) for v in values.tolist() if present(v)}
+        return Column(name, levels=tuple(sorted(levels)))
+    known = values[~np.isnan(values)]
+    if not len(known):
         raise InputError(f"column {name!r} has no numbers in the training groups")
-    spread = float(finite.std())
-    return Column(name, float(finite.mean()), spread if spread > 0 else 1.0)
+    spread = float(known.std())
+    return Column(name, float(known.mean()), spread if spread > 0 else 1.0)
+
+
+def check_levels(column: Column, rows: int, source: str, category: bool) -> None:
+    """Raise an InputError if a category has too many levels to learn from.
+
+    Args:
+        column: The column.
+        rows: Rows that its levels were taken from.
+        source: The file.
+        category: Whether the user has said that it is a category.
+    """
+    count = len(column.levels or ())
+    start = f"{source}, column {column.name!r} has {count} different texts"
+    if count > rows / 2:
+        raise InputError(f"{start} in {rows} rows: too many for a category; remove the column")
+    if count > MAX_LEVELS and not category:
+        raise InputError(
+            f"{start}: for a category of more than {MAX_LEVELS} levels add --categories "
+            f"{shlex.quote(column.name)}, otherwise remove the column"
+        )
 
 
 def present(value: Any) -> bool:
     return value is not None and value == value  # nan is not itself
+
+
+def is_present(values: np.ndarray) -> np.ndarray:
+    """Whether each value of a column is there."""
+    return np.array([present(v) for v in values.tolist()], bool)
 
 
 def level_name(value: Any) -> str:
@@ -53,65 +87,93 @@ def level_name(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def nearly_numbers(values: np.ndarray) -> bool:
-    """Whether a text column is numeric with a few mistakes, and not a category."""
+def check_marks(name: str, values: np.ndarray, source: str) -> None:
+    """Raise an InputError if a text column has mostly numbers: its other texts may be marks."""
     known = [v for v in values.tolist() if present(v)]
-    return bool(known) and sum(map(is_number, known)) >= NEARLY_ALL * len(known)
+    others = [v for v in known if not is_number(v)]
+    if not others or len(others) > (1 - MOSTLY) * len(known):
+        return
+    row = values.tolist().index(others[0]) + 1
+    marks = list(dict.fromkeys(map(str, others)))
+    flags = " ".join(f"--na {shlex.quote(mark)}" for mark in marks[:3])
+    more = f" (and {len(marks) - 3} more)" if len(marks) > 3 else ""
+    raise InputError(
+        f"{source}, row {row}, column {name!r}: {others[0]!r} is not a number, as {len(others)} of "
+        f"{len(known)} values; if they are missing values add {flags}{more}, if the column is a "
+        f"category add --categories {shlex.quote(name)}"
+    )
 
 
 def is_number(value: Any) -> bool:
+    if isinstance(value, bool) or "_" in str(value):
+        return False
     try:
         float(value)
     except (TypeError, ValueError):
         return False
-    return not isinstance(value, bool)
+    return True
 
 
-def encode(
-    column: Column, values: np.ndarray, source: str, missing: Missing = "refuse"
-) -> np.ndarray:
-    """(rows, width): scaled numbers, or one column per level; an unknown level is all zeros."""
+def encode(column: Column, values: np.ndarray, source: str) -> np.ndarray:
+    """(rows, width): scaled numbers, or one column per level.
+
+    A missing number is encoded as the mean, a missing or unknown level as zeros.
+    """
     if column.levels is None:
-        return encode_numbers(column, values, source, missing)[:, None]
+        return _encode_numbers(column, values, source)[:, None]
     one_hot = np.zeros((len(values), len(column.levels)), np.float32)
     place = {level: i for i, level in enumerate(column.levels)}
     for row, value in enumerate(values.tolist()):
-        if not present(value):
-            if missing == "refuse":
-                raise missing_value(source, column.name, row)
-        elif level_name(value) in place:
+        if present(value) and level_name(value) in place:
             one_hot[row, place[level_name(value)]] = 1
     return one_hot
 
 
 def encode_all(schema: Schema, columns: dict[str, np.ndarray], source: str) -> np.ndarray:
     """All inputs concatenated, (rows, width)."""
-    parts = [encode(c, columns[c.name], source, schema.missing) for c in schema.inputs]
-    return np.concatenate(parts, axis=1)
+    return np.concatenate([encode(c, columns[c.name], source) for c in schema.inputs], axis=1)
 
 
-def encode_numbers(column: Column, values: np.ndarray, source: str, missing: Missing) -> np.ndarray:
-    numbers = as_numbers(column.name, values, source)
-    bad = ~np.isfinite(numbers)
-    if bad.any() and missing == "refuse":
-        raise missing_value(source, column.name, int(np.argmax(bad)))
-    scaled = (numbers - column.mean) / column.spread
-    return np.where(bad, 0.0, scaled).astype(np.float32)
+def _encode_numbers(column: Column, values: np.ndarray, source: str) -> np.ndarray:
+    scaled = (as_numbers(column.name, values, source) - column.mean) / column.spread
+    far = np.abs(scaled) > FARTHEST
+    if far.any():
+        row = int(np.argmax(far))
+        raise InputError(
+            f"{source}, row {row + 1}, column {column.name!r}: {values[row]} is too far from the "
+            f"training values (mean {column.mean:.4g}, standard deviation {column.spread:.4g})"
+        )
+    return np.where(np.isnan(scaled), 0.0, scaled).astype(np.float32)
 
 
 def as_numbers(name: str, values: np.ndarray, source: str) -> np.ndarray:
     """Numbers; an error names the first row that is not a number."""
     if values.dtype != object:
         return values
-    numbers = np.full(len(values), np.nan)
     for row, value in enumerate(values.tolist()):
-        try:
-            numbers[row] = np.nan if value is None else float(value)
-        except (TypeError, ValueError):
+        if present(value) and not is_number(value):
             raise InputError(
-                f"{source}, row {row + 1}, column {name!r}: {value!r} is not a number"
-            ) from None
+                f"{source}, row {row + 1}, column {name!r}: {value!r} is not a number; correct it, "
+                "or leave it blank"
+            )
+    numbers = np.array([float(v) if present(v) else np.nan for v in values.tolist()])
+    check_size(name, numbers, source)
     return numbers
+
+
+def has_all(schema: Schema, columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Whether each row has a value in every input column."""
+    return np.all([is_present(columns[c.name]) for c in schema.inputs], axis=0)
+
+
+def refuse_missing(
+    schema: Schema, columns: dict[str, np.ndarray], rows: np.ndarray, source: str
+) -> None:
+    """Raise an InputError for the first missing input of these rows, if `fit` refuses them."""
+    for column in schema.inputs if schema.missing == "refuse" else ():
+        known = is_present(columns[column.name][rows])
+        if not known.all():
+            raise missing_value(source, column.name, int(rows[np.argmin(known)]))
 
 
 def missing_value(source: str, name: str, row: int) -> InputError:
@@ -136,4 +198,5 @@ def from_plain(values: dict[str, Any]) -> Schema:
         return Column(v["name"], v["mean"], v["spread"], None if levels is None else tuple(levels))
 
     inputs = tuple(column(v) for v in values["inputs"])
-    return Schema(values["task"], inputs, column(values["target"]), values["missing"])
+    task, missing, na = values["task"], values["missing"], tuple(values.get("na", ()))
+    return Schema(task, inputs, column(values["target"]), missing, na)

@@ -1,38 +1,58 @@
-"""Reading and writing CSV and Parquet, with errors that name the file, the column and the row."""
+"""Reading and writing tables, with errors that name the file, the column and the row."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
 from mtnet.errors import InputError, suggest
 from mtnet.files import write_atomically
+from mtnet.userdata.text_tables import Warn, parse_text, typed
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+LARGEST = 1e100
+"""Larger numbers, whose squares would overflow, are refused."""
 
 
-def read_table(path: Path) -> pa.Table:
-    """Read a CSV or Parquet file; the suffix says which."""
-    readers = {".csv": _read_csv, ".parquet": pyarrow.parquet.read_table}
-    if not is_table(path):
-        raise InputError(f"{path} must end in .csv or .parquet")
+def read_table(path: Path, na: Sequence[str] = (), warn: Warn = lambda text: None) -> pa.Table:
+    """Read a CSV, TSV or Parquet file; the suffix says which.
+
+    Args:
+        path: The file.
+        na: Texts that stand for missing values.
+        warn: Is told how the text was read, if not as UTF-8 with decimal points.
+    """
+    _check_suffix(path)
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     try:
-        table = readers[path.suffix](path)
-    except (pa.ArrowInvalid, OSError) as error:
+        if path.suffix == ".parquet":
+            table, separator = pyarrow.parquet.read_table(path), ","
+        else:
+            table, separator = parse_text(path.read_bytes(), path, warn)
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"cannot read {path}: {str(error).splitlines()[0]}") from None
-    if len(set(table.column_names)) < table.num_columns:
-        name = next(n for n in table.column_names if table.column_names.count(n) > 1)
+    names = [name.strip() for name in table.column_names]
+    if len(set(names)) < len(names):
+        name = next(n for n in names if names.count(n) > 1)
         raise InputError(f"{path} has two columns called {name!r}")
     if table.num_rows == 0:
         raise InputError(f"{path} has no rows")
-    return table
+    columns = [typed(values, na, separator != ",") for values in table.columns]
+    if separator != ",":
+        commas = [n for n, *c in zip(names, table.columns, columns, strict=True) if _commas(*c)]
+        if commas:
+            warn(f"{path}: decimal commas in {', '.join(commas)} (1,5 is read as 1.5)")
+    return pa.table(columns, names=names)
 
 
-def _read_csv(path: Path) -> pa.Table:
-    blank = pyarrow.csv.ConvertOptions(strings_can_be_null=True)
-    return pyarrow.csv.read_csv(path, convert_options=blank)
+def _commas(text: pa.ChunkedArray, values: pa.ChunkedArray) -> bool:
+    """Whether a column of numbers was written with decimal commas."""
+    return is_number(values.type) and bool(pc.any(pc.match_substring(text, ",")).as_py())
 
 
 def read_column(table: pa.Table, name: str, path: Path) -> np.ndarray:
@@ -40,41 +60,58 @@ def read_column(table: pa.Table, name: str, path: Path) -> np.ndarray:
     if name not in table.column_names:
         raise InputError(f"{path} has no column {name!r}; {suggest(name, table.column_names)}")
     values = table[name]
-    if is_number(values.type):
-        return values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return np.array(values.to_pylist(), dtype=object)
+    if pa.types.is_nested(values.type):
+        raise InputError(f"{path}, column {name!r}: its values are {values.type}, not numbers")
+    if not is_number(values.type):
+        return np.array(values.to_pylist(), dtype=object)
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    check_size(name, numbers, str(path))
+    return numbers
+
+
+def check_size(name: str, numbers: np.ndarray, source: str) -> None:
+    """Raise an InputError that names the first number that is infinite or too large."""
+    large = np.abs(numbers) > LARGEST
+    if large.any():
+        row = int(np.argmax(large))
+        raise InputError(
+            f"{source}, row {row + 1}, column {name!r}: {numbers[row]:g} is too large: correct it, "
+            "or leave it blank"
+        )
 
 
 def is_number(kind: pa.DataType) -> bool:
     types = pa.types
-    return any(test(kind) for test in (types.is_integer, types.is_floating, types.is_decimal))
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    return any(test(kind) for test in tests)
 
 
 def is_table(path: Path) -> bool:
-    return path.suffix in (".csv", ".parquet")
+    return path.suffix in SUFFIXES
 
 
-def write_table(path: Path, columns: dict[str, np.ndarray]) -> None:
-    """Write a CSV or Parquet file; it is complete or not written."""
+def _check_suffix(path: Path) -> None:
     if not is_table(path):
-        raise InputError(f"{path} must end in .csv or .parquet")
-    if path.suffix == ".csv":
-        data = as_csv(columns)
-    else:
+        raise InputError(f"{path} must end in .csv, .tsv or .parquet")
+
+
+def write_table(path: Path, columns: pa.Table | dict[str, np.ndarray]) -> None:
+    """Write a CSV, TSV or Parquet file; it is complete or not written."""
+    _check_suffix(path)
+    if path.suffix == ".parquet":
         sink = pa.BufferOutputStream()
-        pyarrow.parquet.write_table(_table(columns), sink)
+        pyarrow.parquet.write_table(pa.table(columns), sink)
         data = sink.getvalue().to_pybytes()
+    else:
+        data = as_csv(columns, "\t" if path.suffix == ".tsv" else ",")
     try:
         write_atomically(path, data)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
 
 
-def as_csv(columns: dict[str, np.ndarray]) -> bytes:
+def as_csv(columns: pa.Table | dict[str, np.ndarray], separator: str = ",") -> bytes:
     sink = pa.BufferOutputStream()
-    pyarrow.csv.write_csv(_table(columns), sink)
+    options = pyarrow.csv.WriteOptions(delimiter=separator)
+    pyarrow.csv.write_csv(pa.table(columns), sink, options)
     return sink.getvalue().to_pybytes()
-
-
-def _table(columns: dict[str, np.ndarray]) -> pa.Table:
-    return pa.table({name: pa.array(values) for name, values in columns.items()})

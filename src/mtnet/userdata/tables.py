@@ -1,10 +1,11 @@
 """Tables as tasks: rows grouped by a column, inputs and target as arrays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from mtnet.errors import InputError
 from mtnet.tasks.groups import Groups, select_groups, sort_by_group
@@ -13,16 +14,32 @@ from mtnet.userdata.schema import (
     Column,
     Missing,
     Schema,
-    as_numbers,
+    check_levels,
+    check_marks,
     encode,
     encode_all,
     fit_column,
+    is_present,
     level_name,
     missing_value,
-    nearly_numbers,
-    present,
+    refuse_missing,
 )
 from mtnet.userdata.table_files import read_column, read_table
+from mtnet.userdata.text_tables import Warn
+
+FEW_VALUES = 10
+"""A target with at most this many different whole numbers may be meant as classes."""
+SHOWN = 5
+"""Levels of a category that are shown."""
+
+
+class ColumnUse(NamedTuple):
+    """How `mtnet fit` reads a column of the file."""
+
+    name: str
+    used_as: str
+    read_as: str
+    missing: int
 
 
 class TableTasks(NamedTuple):
@@ -34,6 +51,8 @@ class TableTasks(NamedTuple):
     """Classes of the target; 0 if it is a number."""
     omitted: dict[str, int]
     """Groups with too few rows, and their numbers of rows."""
+    columns: list[ColumnUse]
+    """Every column of the file."""
 
 
 def prepare_table(
@@ -43,30 +62,39 @@ def prepare_table(
     inputs: Sequence[str],
     target: str,
     categories: Sequence[str] = (),
+    classes: bool = False,
     missing: Missing = "refuse",
+    na: Sequence[str] = (),
     least: int = 20,
     own_classes: bool = False,
     seed: int = 0,
+    warn: Warn = lambda text: None,
 ) -> TableTasks:
     """Read a table, omit small groups, fit scales on the training groups, and make arrays.
 
     Args:
-        path: CSV or Parquet file.
+        path: CSV, TSV or Parquet file.
         task: Column that says which task a row belongs to.
         inputs: Columns to predict from.
         target: Column to predict.
         categories: Columns of numbers that are names (postcodes).
+        classes: Whether the target's numbers are classes.
         missing: What to do with missing values.
+        na: Texts that stand for missing values.
         least: Rows that a group must have.
         own_classes: Each group numbers its classes by itself, whatever other groups have.
         seed: Random seed of the split.
+        warn: Is told what the user should know.
     """
     source = str(path)
-    columns = _read_columns(path, task, inputs, target, categories)
+    table = read_table(path, na, warn)
+    named = {*categories, *([target] if classes else [])}
+    columns = _used_columns(table, path, task, inputs, target, named)
     valid = _valid_rows(columns, task, target, source, missing)
-    columns = {name: values[valid] for name, values in columns.items()}
+    if len(valid) < table.num_rows:
+        warn(f"{table.num_rows - len(valid)} rows without {target!r} are left out")
     groups, names = sort_by_group(
-        np.arange(len(valid)), valid, np.array([level_name(v) for v in columns[task]])
+        valid, valid, np.array([level_name(v) for v in columns[task][valid].tolist()])
     )
     omitted = {name: int(n) for name, n in zip(names, groups.count, strict=True) if n < least}
     if len(omitted) == len(names):
@@ -78,44 +106,88 @@ def prepare_table(
     names = [name for name in names if name not in omitted]
     splits = split_groups(names, seed)
     train = select_groups(groups, splits["train"]).x
-    of = lambda name: fit_column(name, columns[name][train], name in categories)  # noqa: E731
-    schema = Schema(task, tuple(of(name) for name in inputs), of(target), missing)
+    of = lambda name: fit_column(name, columns[name][train], name in named)  # noqa: E731
+    schema = Schema(task, tuple(of(name) for name in inputs), of(target), missing, tuple(na))
+    for column in schema.inputs if own_classes else (*schema.inputs, schema.target):
+        check_levels(column, len(train), source, column.name in named)
+    refuse_missing(schema, columns, np.sort(groups.x), source)
     x = encode_all(schema, columns, source)[groups.x]
     if schema.target.levels is not None and len(schema.target.levels) < 2:
         raise InputError(
             f"{path}: column {target!r} has one class only, {schema.target.levels[0]!r}: "
             "it needs at least two"
         )
-    y, classes = _targets(schema.target, columns[target], groups, source, own_classes)
-    return TableTasks(groups._replace(x=x, y=y), names, splits, schema, classes, omitted)
+    _warn_few_values(schema.target, columns[target][valid], warn)
+    y, count = _targets(schema.target, columns[target], groups, source, own_classes)
+    rows, use = groups._replace(x=x, y=y), _column_use(table, columns, schema)
+    return TableTasks(rows, names, splits, schema, count, omitted, use)
 
 
-def _read_columns(
-    path: Path, task: str, inputs: Sequence[str], target: str, categories: Sequence[str]
+def _used_columns(
+    table: pa.Table, path: Path, task: str, inputs: Sequence[str], target: str, named: set[str]
 ) -> dict[str, np.ndarray]:
-    """The columns by name; text that is nearly all numbers must be numbers."""
-    table = read_table(path)
+    """The columns by name; text that is mostly numbers must be numbers, or named a category."""
     columns = {name: read_column(table, name, path) for name in (task, *inputs, target)}
-    for name in categories:
+    for name in named:
         if name not in (*inputs, target):
             raise InputError(f"{name!r} is a category but neither an input nor the target")
     if task in (*inputs, target) or target in inputs:
         raise InputError("task, inputs and target must be different columns")
-    for name in (*inputs, target):  # before rows are dropped, so that errors name rows of the file
-        if name not in categories and nearly_numbers(columns[name]):
-            columns[name] = as_numbers(name, columns[name], str(path))
+    for name in (*inputs, target):
+        if columns[name].dtype == object and name not in named:
+            check_marks(name, columns[name], str(path))
     return columns
+
+
+def _warn_few_values(target: Column, values: np.ndarray, warn: Warn) -> None:
+    """Say that a target with few different whole numbers is not read as classes."""
+    if target.levels is None and (values == np.round(values)).all():
+        count = len(np.unique(values))
+        if count <= FEW_VALUES:
+            warn(
+                f"{target.name!r} has {count} different whole numbers: read as a number; for "
+                "classes add --classes"
+            )
+
+
+def _column_use(table: pa.Table, columns: dict[str, np.ndarray], schema: Schema) -> list[ColumnUse]:
+    """How every column of the file is read, and how many of its values are missing."""
+
+    def use(name: str) -> ColumnUse:
+        if name not in columns:
+            return ColumnUse(name, "ignored", "", table[name].null_count)
+        values = columns[name]
+        known = is_present(values)
+        missing = int((~known).sum())
+        if name == schema.task:
+            count = len({level_name(v) for v in values.tolist()})
+            return ColumnUse(name, "task", f"{count} groups", missing)
+        is_target = name == schema.target.name
+        column = schema.target if is_target else next(c for c in schema.inputs if c.name == name)
+        what = "class" if is_target else "category"
+        text = _levels(what, column.levels) if column.levels else _range(values[known])
+        return ColumnUse(name, "target" if is_target else "input", text, missing)
+
+    return [use(name) for name in table.column_names]
+
+
+def _levels(what: str, levels: tuple[str, ...]) -> str:
+    more = f", ... ({len(levels)} levels)" if len(levels) > SHOWN else ""
+    return f"{what}: {', '.join(levels[:SHOWN])}{more}"
+
+
+def _range(values: np.ndarray) -> str:
+    return f"number, {values.min():.4g} to {values.max():.4g}"
 
 
 def _valid_rows(
     columns: dict[str, np.ndarray], task: str, target: str, source: str, missing: Missing
 ) -> np.ndarray:
     """Positions of the rows that have a target; every row must have a task."""
-    has_task = np.array([present(v) for v in columns[task].tolist()])
+    has_task, has_target = is_present(columns[task]), is_present(columns[target])
     if not has_task.all():
         row = int(np.argmin(has_task)) + 1
         raise InputError(f"{source}, row {row}, column {task!r}: the value is missing")
-    has_target = np.array([present(v) for v in columns[target].tolist()])
     if not has_target.all() and missing == "refuse":
         raise missing_value(source, target, int(np.argmin(has_target)))
     if not has_target.any():
@@ -144,47 +216,3 @@ def _targets(
         here = np.array(labels[start : start + count])
         y[start : start + count] = np.unique(here, return_inverse=True)[1]
     return y, int(y.max()) + 1
-
-
-def read_support(
-    schema: Schema, path: Path, warn: Callable[[str], None]
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Inputs and targets of a new task, and the names of its classes (none for numbers)."""
-    table, source = read_table(path), str(path)
-    columns = {c.name: read_column(table, c.name, path) for c in (*schema.inputs, schema.target)}
-    values = columns[schema.target.name]
-    known = np.array([present(v) for v in values.tolist()])
-    if not known.all():
-        raise missing_value(source, schema.target.name, int(np.argmin(known)))
-    x = _encoded(schema, columns, source, warn)
-    if schema.target.levels is None:
-        return x, encode(schema.target, values, source), ()
-    labels = [level_name(v) for v in values.tolist()]
-    names = tuple(sorted(set(labels)))
-    if len(names) < 2:
-        raise InputError(
-            f"{path}: column {schema.target.name!r} has one class only, {names[0]!r}: "
-            "give rows of at least two"
-        )
-    return x, np.array([names.index(label) for label in labels], np.int32), names
-
-
-def read_inputs(schema: Schema, path: Path, warn: Callable[[str], None]) -> tuple[Any, np.ndarray]:
-    """A table, and its inputs encoded for a model."""
-    table = read_table(path)
-    columns = {c.name: read_column(table, c.name, path) for c in schema.inputs}
-    return table, _encoded(schema, columns, str(path), warn)
-
-
-def _encoded(
-    schema: Schema, columns: dict[str, np.ndarray], source: str, warn: Callable[[str], None]
-) -> np.ndarray:
-    """Inputs encoded for a model; warns about levels that were in no training group."""
-    for c in schema.inputs:
-        if c.levels is None:
-            continue
-        levels = {level_name(v) for v in columns[c.name].tolist() if present(v)}
-        new = ", ".join(map(repr, sorted(levels - set(c.levels))[:3]))
-        if new:
-            warn(f"{source}, column {c.name!r}: {new} was in no training group: encoded as zeros")
-    return encode_all(schema, columns, source)

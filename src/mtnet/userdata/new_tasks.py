@@ -1,0 +1,126 @@
+"""Tables of new tasks: rows to adapt to, and rows to predict for."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from mtnet.errors import InputError
+from mtnet.userdata.schema import (
+    Schema,
+    encode,
+    encode_all,
+    has_all,
+    is_present,
+    level_name,
+    present,
+    refuse_missing,
+)
+from mtnet.userdata.table_files import read_column, read_table
+from mtnet.userdata.text_tables import Warn
+
+
+class Support(NamedTuple):
+    """The rows of one task, encoded."""
+
+    task: str | None
+    """None if the table has no task column."""
+    x: np.ndarray
+    y: np.ndarray
+    labels: tuple[str, ...]
+    """Names of the classes; none for numbers."""
+
+
+class Inputs(NamedTuple):
+    """A table to predict for."""
+
+    table: pa.Table
+    x: np.ndarray
+    """The inputs, encoded."""
+    complete: np.ndarray
+    """Whether each row has all inputs."""
+    tasks: list[str] | None
+    """The task of each row; None if the table has no task column."""
+
+
+def read_supports(schema: Schema, path: Path, warn: Warn) -> list[Support]:
+    """The tasks of a table, in the order of their first rows; all rows if it names no tasks."""
+    table, source = read_table(path, schema.na, warn), str(path)
+    columns = {c.name: read_column(table, c.name, path) for c in (*schema.inputs, schema.target)}
+    target = columns[schema.target.name]
+    tasks = read_tasks(schema, table, path)
+    rows = np.flatnonzero(is_present(target))
+    if not len(rows):
+        raise InputError(f"{path}: column {schema.target.name!r} is empty")
+    if len(rows) < len(target):
+        warn(f"{path}: {len(target) - len(rows)} rows without {schema.target.name!r} are left out")
+    refuse_missing(schema, columns, rows, source)
+    x = _encoded(schema, columns, source, warn)
+    numbers = schema.target.levels is None
+    y = encode(schema.target, target, source) if numbers else target
+    by_task: dict[str | None, list[int]] = {}
+    for row in rows.tolist():
+        by_task.setdefault(tasks[row] if tasks else None, []).append(row)
+    empty = sorted(set(tasks or ()) - set(by_task))
+    if empty:
+        warn(f"{path}: no row of {some(empty)} has {schema.target.name!r}: not adapted")
+    supports = [Support(task, x[r], y[r], ()) for task, r in by_task.items()]
+    return supports if numbers else [_numbered(schema, s, source) for s in supports]
+
+
+def _numbered(schema: Schema, support: Support, source: str) -> Support:
+    """The same rows, with classes numbered from 0."""
+    labels = [level_name(v) for v in support.y.tolist()]
+    names = tuple(sorted(set(labels)))
+    if len(names) < 2:
+        task = "" if support.task is None else f", task {support.task!r}"
+        raise InputError(
+            f"{source}{task}: column {schema.target.name!r} has one class only, {names[0]!r}: "
+            "give rows of at least two"
+        )
+    place = {name: i for i, name in enumerate(names)}
+    return support._replace(y=np.array([place[n] for n in labels], np.int32), labels=names)
+
+
+def read_inputs(schema: Schema, path: Path, warn: Warn) -> Inputs:
+    """A table, and its inputs encoded for a model."""
+    table = read_table(path, schema.na, warn)
+    columns = {c.name: read_column(table, c.name, path) for c in schema.inputs}
+    x = _encoded(schema, columns, str(path), warn)
+    return Inputs(table, x, has_all(schema, columns), read_tasks(schema, table, path))
+
+
+def read_tasks(schema: Schema, table: pa.Table, path: Path) -> list[str] | None:
+    """The task of each row, or None if the table has no task column."""
+    if schema.task not in table.column_names:
+        return None
+    values = read_column(table, schema.task, path)
+    known = is_present(values)
+    if not known.any():
+        return None
+    if not known.all():
+        row = int(np.argmin(known)) + 1
+        raise InputError(f"{path}, row {row}, column {schema.task!r}: the value is missing")
+    return [level_name(v) for v in values.tolist()]
+
+
+def _encoded(schema: Schema, columns: dict[str, np.ndarray], source: str, warn: Warn) -> np.ndarray:
+    """Inputs encoded for a model; warns about levels that were in no training group."""
+    for c in schema.inputs:
+        if c.levels is None:
+            continue
+        levels = {level_name(v) for v in columns[c.name].tolist() if present(v)}
+        new = sorted(levels - set(c.levels))
+        if new:
+            warn(
+                f"{source}, column {c.name!r}: {some(new)} was in no training group: encoded as "
+                "zeros"
+            )
+    return encode_all(schema, columns, source)
+
+
+def some(names: list[str]) -> str:
+    """The first names, and the number of others."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(map(repr, names[:3])) + more
