@@ -7,6 +7,9 @@ import tempfile
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="mtnet-tests-"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
+# Nothing is read from, or written to, the cache of the person who runs the tests.
+os.environ["MTNET_CACHE"] = tempfile.mkdtemp(prefix="mtnet-cache-")
+
 import jax
 import jaxtyping
 from hypothesis import settings

@@ -28,10 +28,16 @@ KINDS = {
     "estimator": "a fitted estimator (mtnet.save)",
     "dataset": "a dataset (mtnet fit)",
     "checkpoint": "a checkpoint (mtnet train)",
+    "images": "decoded images (a cache of mtnet fit)",
 }
 
 Arrays = dict[str, np.ndarray]
 Header = dict[str, Any]
+
+
+def cache_root() -> Path:
+    """The cache folder: `$MTNET_CACHE`, or ~/.cache/mtnet."""
+    return Path(os.environ.get("MTNET_CACHE") or Path.home() / ".cache" / "mtnet")
 
 
 def write_arrays(path: Path, kind: str, arrays: dict[str, Any], **header: Any) -> None:

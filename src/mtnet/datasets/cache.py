@@ -21,6 +21,7 @@ from jaxtyping import UInt8
 
 from mtnet.core.types import SPLITS
 from mtnet.errors import InputError
+from mtnet.files import cache_root
 from mtnet.version import __version__
 
 Pixels = UInt8[np.ndarray, "class example height width channel"]
@@ -33,14 +34,9 @@ class Images(NamedTuple):
     names: tuple[str, ...]
 
 
-def root() -> Path:
-    """The cache folder: `$MTNET_CACHE`, or ~/.cache/mtnet."""
-    return Path(os.environ.get("MTNET_CACHE") or Path.home() / ".cache" / "mtnet")
-
-
 def folder(name: str) -> Path:
     """The folder of one prepared set."""
-    return root() / "data" / name
+    return cache_root() / "data" / name
 
 
 def open_images(name: str, split: str) -> Images:
