@@ -22,7 +22,7 @@ from mtnet.datasets.prepare import prepare_image_set
 from mtnet.errors import InputError, check_name
 from mtnet.files import cache_root
 
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="{" + ",".join(IMAGE_SETS) + "}")]
 QUERIES = 5

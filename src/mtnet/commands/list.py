@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from mtnet.commands.common import console
 from mtnet.commands.parse import run as run_command
@@ -27,7 +28,7 @@ def list_() -> None:
         ("Families", {k: v.about for k, v in FAMILIES.items()}),
         ("Experiments", {k: v.about for k, v in EXPERIMENTS.items()}),
     ):
-        names.add_row(f"[bold]{title}", "")
+        names.add_row(Text(title, "bold"), "")
         for name, about in entries.items():
             names.add_row(f"  {name}", about)
     console.print(names)
