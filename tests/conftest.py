@@ -20,6 +20,9 @@ os.environ["XLA_FLAGS"] = " ".join(
     ]
 )
 
+# Nothing is read from, or written to, the cache of the person who runs the tests.
+os.environ["MTNET_CACHE"] = tempfile.mkdtemp(prefix="mtnet-cache-")
+
 import jax
 import jaxtyping
 from hypothesis import settings

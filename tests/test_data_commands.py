@@ -14,6 +14,7 @@ from mtnet.commands import data as commands
 from mtnet.datasets import IMAGE_SETS, cache, open_images
 from mtnet.datasets.image_set import Original
 from mtnet.errors import InputError
+from mtnet.files import cache_root
 
 
 def data(*arguments):
@@ -93,7 +94,7 @@ def test_get_downloads_the_originals(at, monkeypatch, capsys):
 def test_mini_imagenet_says_how_to_get_it():
     with pytest.raises(InputError, match=r"terms.*--from PATH.*<split>/<wnid>/<name>\.jpg"):
         data("get", "mini-imagenet")
-    assert not cache.root().exists()
+    assert not cache_root().exists()
 
 
 @pytest.mark.parametrize("command", ["check", "show"])

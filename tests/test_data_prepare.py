@@ -19,6 +19,7 @@ from mtnet.datasets.mini_imagenet import MINI_IMAGENET
 from mtnet.datasets.omniglot import OMNIGLOT, split
 from mtnet.datasets.prepare import prepare_image_set
 from mtnet.errors import InputError
+from mtnet.files import cache_root
 
 OMNI = OMNIGLOT._replace(
     parts={"images_background": 3, "images_evaluation": 3},
@@ -109,7 +110,7 @@ def at(tmp_path, monkeypatch):
 
 
 def left_behind():
-    return sorted(path.name for path in (cache.root() / "data").glob("*"))
+    return sorted(path.name for path in (cache_root() / "data").glob("*"))
 
 
 def everything(name):
@@ -256,8 +257,8 @@ def test_what_a_killed_process_left_is_swept_away(at):
     as_archives(at, FILES["omniglot"])
     prepare_image_set(OMNI, at)
     for name, age in ((".omniglot.dead", 7200), (".omniglot.alive", 60)):
-        (cache.root() / "data" / name).mkdir()
-        os.utime(cache.root() / "data" / name, (time.time() - age,) * 2)
+        (cache_root() / "data" / name).mkdir()
+        os.utime(cache_root() / "data" / name, (time.time() - age,) * 2)
     prepare_image_set(OMNI, at)
     assert left_behind() == [".omniglot.alive", "omniglot"]
 

@@ -197,7 +197,7 @@ def test_a_run_is_never_overwritten(tmp_path):
 
 def test_metrics_cut_in_the_middle_of_a_line(tmp_path):
     run = rundir.create_run(tmp_path / "run", TINY)
-    run.metrics.write_text('{"iteration": 500, "loss": [1.0]}\n{"iteration": 10')
+    run.metrics.write_text('{"iteration": 500, "loss": [1.0], "seconds": 1}\n{"iteration": 10')
     assert [m["iteration"] for m in rundir.read_metrics(run)] == [500]
 
 

@@ -4,16 +4,17 @@ tyro parses each command. The list of commands is here, because tyro cannot grou
 that only the file of the command that runs is imported.
 """
 
+import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 
-from mtnet.errors import InputError, check_name
+from mtnet.errors import InputError, check_name, printable
 from mtnet.version import __version__
 
 COMMANDS: dict[str, dict[str, str]] = {  # group -> command -> what it does
@@ -44,14 +45,12 @@ STOPPED = "stopped by Ctrl-C"
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words in ([], ["--help"], ["-h"]):
-        print(help_text())
-        return 0
-    if words == ["--version"]:
-        print(f"mtnet {__version__}")
-        return 0
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what the terminal cannot show is escaped
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return run(words[0], words[1:])
+        status = run_words(words)
+        sys.stdout.flush()  # now, while an error can still be told
+        return status
     except InputError as error:
         return fail(str(error), 2)
     except ModuleNotFoundError as error:
@@ -64,6 +63,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # stdout was closed (e.g. piped into head)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
+    except OSError as error:
+        if error.filename is None:  # stdout, e.g. on a full device
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return fail(f"cannot read or write {error.filename or 'output'}: {error.strerror}", 1)
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return fail("the computation does not fit into memory: use smaller numbers", 1)
+
+
+def run_words(words: Sequence[str]) -> int:
+    """The command, or the help; returns the exit status."""
+    if list(words) in ([], ["--help"], ["-h"]):
+        print(help_text())
+        return 0
+    if list(words) == ["--version"]:
+        print(f"mtnet {__version__}")
+        return 0
+    return run(words[0], words[1:])
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
@@ -127,7 +145,8 @@ def cache_compilations() -> None:
 
 
 def fail(message: str, status: int) -> int:
-    print(f"mtnet: {message}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # stderr may be closed, or on a full device
+        print(f"mtnet: {printable(message)}", file=sys.stderr, flush=True)
     return status
 
 

@@ -7,14 +7,20 @@ Nothing here opens a file or builds a network: `mtnet.build` does. Flags and fil
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from mtnet.check_data import matches
 from mtnet.core.inner import AdaptConfig
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
 from mtnet.tasks import FAMILIES
 
 Schedule = Literal["constant", "cosine"]
+LARGEST = 2**31 - 1
+"""Of all integers; JAX computes with 32 bits."""
+DEEPEST = 1000
+"""Hidden layers."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,8 @@ class NetConfig:
 
     def __post_init__(self) -> None:
         _check_counts(self, "width", "depth", "filters")
+        if self.depth > DEEPEST:
+            raise InputError(f"depth must be at most {DEEPEST}; it is {self.depth}")
         _check_positive(self, "W_sd", "head_sd")
 
 
@@ -130,8 +138,8 @@ class Config:
         check_name("family", self.family, FAMILIES)
         if not self.seeds:
             raise InputError("seeds must name at least one seed, e.g. --seeds 0")
-        if any(type(seed) is not int or seed < 0 for seed in self.seeds):
-            raise InputError(f"seeds must be integers from 0; they are {self.seeds}")
+        if any(type(seed) is not int or not 0 <= seed < 2**32 for seed in self.seeds):
+            raise InputError(f"seeds must be integers from 0 to {2**32 - 1}; they are {self.seeds}")
         if any(not 0 < alpha < float("inf") for alpha in self.sweep):
             raise InputError(f"sweep must hold positive step sizes; it is {self.sweep}")
         method, family, tasks = METHODS[self.method], FAMILIES[self.family], self.tasks
@@ -193,12 +201,13 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 def from_dict(settings: dict[str, Any], source: str) -> Config:
     """A config from flat plain data; an error names `source` and the key."""
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     defaults = to_dict(Config())
-    for key, value in values.items():
-        if key in defaults and not _same_kind(value, defaults[key]):
+    for key, value in settings.items():
+        kind = GROUPS.get(NAMES.get(key) or "", Config)
+        if key in defaults and not matches(value, _shape(get_type_hints(kind)[key])):
             example = defaults[key]
             raise InputError(f"{source}: {key} cannot be {value!r}; write it like {example!r}")
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     try:
         return configure(**values)
     except InputError as error:
@@ -220,14 +229,14 @@ def _grouped(flat: dict[str, Any]) -> Config:
     return Config(**groups.get(None, {}), **parts)
 
 
-def _same_kind(value: Any, default: Any) -> bool:
-    """Whether a value from a file has the type of the default; an integer may stand for a float."""
-    if isinstance(default, list):
-        return isinstance(value, tuple) and all(_same_kind(v, 0.0) for v in value)
-    if default is None or isinstance(default, float):
-        optional = default is None and value is None
-        return optional or (isinstance(value, (int, float)) and not isinstance(value, bool))
-    return type(value) is type(default)
+def _shape(hint: Any) -> Any:
+    """The type of a setting, as a shape of `mtnet.check_data`."""
+    if get_origin(hint) is Literal:
+        return str
+    parts = tuple(map(_shape, (a for a in get_args(hint) if a is not ...)))
+    if get_origin(hint) is tuple:
+        return [*parts]
+    return parts or (None if hint is NoneType else hint)
 
 
 def _check_counts(settings: Any, *names: str) -> None:
@@ -235,6 +244,8 @@ def _check_counts(settings: Any, *names: str) -> None:
         value = getattr(settings, name)
         if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1; it is {value}")
+        if value is not None and value > LARGEST:
+            raise InputError(f"{name} must be at most {LARGEST}; it is {value}")
 
 
 def _check_positive(settings: Any, *names: str) -> None:

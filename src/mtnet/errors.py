@@ -23,6 +23,11 @@ class InputError(ValueError):
     """An input is not valid: one line that names the value and says what to do."""
 
 
+def printable(text: str) -> str:
+    """One line for a terminal: line ends and control characters are escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def check_name(what: str, name: str, known: Iterable[str]) -> None:
     """Raise an InputError for an unknown name, with the closest known one."""
     names = list(known)

@@ -4,9 +4,13 @@ The header holds the kind of the file, the version of the format, the version of
 SHA-256 of everything else in the file, so that damage is noticed.
 """
 
+import glob
 import hashlib
 import json
 import os
+import re
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from mtnet.check_data import matches, parse_json
 from mtnet.errors import InputError
 from mtnet.version import __version__
 
@@ -28,10 +33,19 @@ KINDS = {
     "estimator": "a fitted estimator (mtnet.save)",
     "dataset": "a dataset (mtnet fit)",
     "checkpoint": "a checkpoint (mtnet train)",
+    "images": "decoded images (a cache of mtnet fit)",
 }
+
+STALE = 3600.0
+"""Seconds after which a temporary file is not of a running process."""
 
 Arrays = dict[str, np.ndarray]
 Header = dict[str, Any]
+
+
+def cache_root() -> Path:
+    """The cache folder: `$MTNET_CACHE`, or ~/.cache/mtnet."""
+    return Path(os.environ.get("MTNET_CACHE") or Path.home() / ".cache" / "mtnet")
 
 
 def write_arrays(path: Path, kind: str, arrays: dict[str, Any], **header: Any) -> None:
@@ -54,7 +68,7 @@ def read_arrays(path: Path, *kinds: str) -> tuple[Arrays, Header]:
     """Read a file of one of these kinds; a damaged file or another kind is an InputError."""
     try:
         arrays, header = unpack(path)
-    except SafetensorError as error:
+    except (SafetensorError, TypeError) as error:  # TypeError: a type that NumPy does not have
         raise InputError(f"cannot read {path}: not a file of mtnet, or cut off ({error})") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error}") from None
@@ -83,21 +97,45 @@ def unpack(path: Path) -> tuple[Arrays, Header]:
         return arrays, {"format": 1, "kind": None}
     if digest(arrays, texts) != sha256:
         raise ValueError("its checksum is wrong")
-    return arrays, {name: json.loads(value) for name, value in texts.items()}
+    header = {name: parse_json(value) for name, value in texts.items()}
+    if not matches(header, {"kind": str, "format": int}):
+        raise ValueError("its header has no kind or format")
+    return arrays, header
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace the file as a whole: a reader sees the old file or the new one, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        sweep(path.parent, path.name, STALE)
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
+
+
+def sweep(folder: Path, name: str = "", older: float = 0.0) -> None:
+    """Delete temporary files that a killed `write_atomically` left behind.
+
+    Args:
+        folder: Where.
+        name: The file that was written; default: any.
+        older: Only files of at least this age in seconds: others may be of a running process.
+    """
+    for path in folder.glob(f".{glob.escape(name) or '*'}.*"):
+        with suppress(OSError):
+            if is_temporary(path.name) and time.time() - path.stat().st_mtime >= older:
+                path.unlink()
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file name is one of `write_atomically` before its file is complete."""
+    return re.fullmatch(r"\..+\.[0-9]+", name, re.DOTALL) is not None
 
 
 def leaves_by_name(tree: Any) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mtnet.errors import InputError
+from mtnet.config import LARGEST
+from mtnet.errors import InputError, printable
 
 # texts of users and files are printed as they are
 console = Console(markup=False, emoji=False)
@@ -22,7 +23,7 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
 def warn(message: str) -> None:
-    errors.print(f"mtnet: {message}", highlight=False, soft_wrap=True)
+    errors.print(f"mtnet: {printable(message)}", highlight=False, soft_wrap=True)
 
 
 def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
@@ -87,12 +88,20 @@ def check_positive(**values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1; it is {value}")
+        check_size(name, value)
 
 
 def check_not_negative(**values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < 0:
             raise InputError(f"{name} must be 0 or more; it is {value}")
+        check_size(name, value)
+
+
+def check_size(name: str, value: int | None) -> None:
+    """Raise an InputError for an integer that JAX cannot hold."""
+    if value is not None and value > LARGEST:
+        raise InputError(f"{name} must be at most {LARGEST}; it is {value}")
 
 
 def duration(text: str | None) -> float | None:

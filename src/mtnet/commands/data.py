@@ -20,8 +20,9 @@ from mtnet.datasets.image_set import ImageSet, check_names
 from mtnet.datasets.nearest_pixels import accuracies
 from mtnet.datasets.prepare import prepare_image_set
 from mtnet.errors import InputError, check_name
+from mtnet.files import cache_root
 
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="{" + ",".join(IMAGE_SETS) + "}")]
 QUERIES = 5
@@ -153,7 +154,7 @@ def image_set(name: str) -> ImageSet:
 
 def _fetch(images: ImageSet) -> Path:
     """Download the originals into the cache; returns their folder."""
-    folder = cache.root() / "downloads" / images.name
+    folder = cache_root() / "downloads" / images.name
     for original in images.originals:
         file = original.url.rsplit("/", 1)[-1]
         with progress_bar(f"Downloading {original.url}", console, sizes=True) as report:

@@ -33,6 +33,6 @@ def export(
     path = with_suffix(out)
     trained = open_run(run)
     iteration, theta = load_best_member(trained, warn)
-    about = history(trained.config, read_metrics(trained), iteration)
+    about = history(trained.config, read_metrics(trained, warn), iteration)
     save_network(path, trained.config, theta, about)
     console.print(f"Wrote {path}: {trained.config.method}, iteration {iteration}", highlight=False)

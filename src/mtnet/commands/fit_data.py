@@ -13,6 +13,7 @@ from mtnet.errors import InputError
 from mtnet.tasks.groups import Groups, sort_by_group
 from mtnet.userdata import image_folder, schema as schemas
 from mtnet.userdata.dataset import split_groups
+from mtnet.userdata.open_image import has_colour
 from mtnet.userdata.tables import ColumnUse, prepare_table
 
 SHOWN = 5
@@ -61,7 +62,7 @@ def read_image_folder(folder: Path, config: Config, size: int) -> Prepared:
             f"{tasks.ways}: use smaller --ways, --shots or --queries"
         )
     paths = [image for images in classes.values() for image in images]
-    colour = any(image_folder.has_colour(images[0]) for images in classes.values())
+    colour = any(has_colour(path) for path in paths)
     pixels = read_with_bar(paths, size, colour)
     labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
     rows, _ = sort_by_group(pixels, np.zeros(len(pixels), np.int32), labels)
@@ -73,7 +74,7 @@ def read_image_folder(folder: Path, config: Config, size: int) -> Prepared:
 def read_with_bar(paths: list[Path], size: int, colour: bool) -> np.ndarray:
     quiet = not console.is_terminal
     ticks = iter(track(paths, "Reading", console=console, transient=True, disable=quiet))
-    return image_folder.read_images(paths, size, colour, lambda: next(ticks, None))
+    return image_folder.cached_images(paths, size, colour, lambda: next(ticks, None))
 
 
 def print_columns(columns: list[ColumnUse]) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 import numpy as np
@@ -33,10 +33,10 @@ class Bars:
         self.began = time.monotonic()
         self.first: dict[str, int] = {}
         self.progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
@@ -68,7 +68,8 @@ class Bars:
         self.progress.update(self.tasks[name], completed=iteration, note=note)
         if self.progress.disable and iteration * LINES // total > self.printed[name]:
             self.printed[name] = iteration * LINES // total
-            self.console.print(f"{name}: {iteration}/{total}  {note}".rstrip(), highlight=False)
+            with suppress(OSError):  # a training does not end because nobody listens
+                self.console.print(f"{name}: {iteration}/{total}  {note}".rstrip(), highlight=False)
 
     def __enter__(self) -> "Bars":
         self.progress.start()
@@ -89,7 +90,7 @@ def progress_bar(text: str, console: Console, *, sizes: bool = False) -> Iterato
     if not console.is_terminal:
         console.print(text, highlight=False)
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn() if sizes else MofNCompleteColumn(),
         TimeRemainingColumn(),

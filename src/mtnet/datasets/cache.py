@@ -2,7 +2,8 @@
 
 images.npy is one uint8 array (class, example, height, width, channel) in which each split is one
 range of classes; about.json has the class names, the source, and the array's SHA-256. A set is
-written to a temporary folder and renamed when it is complete.
+written to a temporary folder and renamed when it is complete. verified.json says which file (size,
+time, inode) had this SHA-256 when it was last computed, so that a training computes it once only.
 """
 
 import hashlib
@@ -12,17 +13,29 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
+from mtnet.check_data import read_json
 from mtnet.core.types import SPLITS
 from mtnet.errors import InputError
+from mtnet.files import cache_root, write_atomically
 from mtnet.version import __version__
 
+VERIFIED = "verified.json"
+ABOUT = {
+    "shape": [int],
+    "sha256": str,
+    "mtnet": str,
+    "source": str,
+    "counts": dict.fromkeys(SPLITS, int),
+    "splits": {split: [str] for split in SPLITS},
+}
+"""What about.json must hold."""
 Pixels = UInt8[np.ndarray, "class example height width channel"]
 
 
@@ -33,21 +46,18 @@ class Images(NamedTuple):
     names: tuple[str, ...]
 
 
-def root() -> Path:
-    """The cache folder: `$MTNET_CACHE`, or ~/.cache/mtnet."""
-    return Path(os.environ.get("MTNET_CACHE") or Path.home() / ".cache" / "mtnet")
-
-
 def folder(name: str) -> Path:
     """The folder of one prepared set."""
-    return root() / "data" / name
+    return cache_root() / "data" / name
 
 
 def open_images(name: str, split: str) -> Images:
-    """One split of a prepared set, memory-mapped."""
+    """One split of a prepared set, verified and memory-mapped."""
     if split not in SPLITS:
         raise InputError(f"there is no split {split!r}; there are: {', '.join(SPLITS)}")
     about, pixels = open_all(name)
+    if not _is_verified(name, about):
+        verify(name)
     counts = [len(about["splits"][s]) for s in SPLITS]
     start = sum(counts[: SPLITS.index(split)])
     names = about["splits"][split]
@@ -60,11 +70,13 @@ def open_all(name: str) -> tuple[dict[str, Any], Pixels]:
     if not path.exists():
         raise InputError(f"{name} is not prepared on this machine: run mtnet data get {name}")
     try:
-        about = json.loads((path / "about.json").read_text())
+        about = read_json(path / "about.json", ABOUT, "restore it")
         pixels = np.load(path / "images.npy", mmap_mode="r", allow_pickle=False)
         classes = sum(len(about["splits"][split]) for split in SPLITS)
         if pixels.dtype != np.uint8 or list(pixels.shape) != about["shape"]:
             raise ValueError(f"the array is {pixels.dtype}{list(pixels.shape)}")
+        if any(about["counts"][split] != len(about["splits"][split]) for split in SPLITS):
+            raise ValueError("the numbers of classes differ")
         if len(pixels) != classes:
             raise ValueError(f"{len(pixels)} classes have {classes} names")
         extra = (path / "images.npy").stat().st_size - pixels.offset - pixels.nbytes
@@ -83,11 +95,30 @@ def damaged(name: str, how: str) -> InputError:
 
 
 def verify(name: str) -> tuple[dict[str, Any], Pixels]:
-    """`open_all`, with the checksum verified."""
+    """`open_all`, with the checksum computed and compared."""
     about, pixels = open_all(name)
+    record = _record(name, about)  # of the file as it is before it is read
     if digest(pixels) != about["sha256"]:
         raise damaged(name, "its checksum is wrong")
+    with suppress(OSError):  # a cache that may not be written is verified every time
+        write_atomically(folder(name) / VERIFIED, json.dumps(record).encode())
     return about, pixels
+
+
+def _is_verified(name: str, about: dict[str, Any]) -> bool:
+    """Whether this very file has been verified before."""
+    try:
+        record = read_json(folder(name) / VERIFIED, {}, "delete it")
+    except InputError:
+        return False
+    return record == _record(name, about)
+
+
+def _record(name: str, about: dict[str, Any]) -> dict[str, Any]:
+    """What tells a file from a changed one, and its checksum."""
+    file = (folder(name) / "images.npy").stat()
+    times = {"size": file.st_size, "mtime_ns": file.st_mtime_ns, "inode": file.st_ino}
+    return times | {"sha256": about["sha256"]}
 
 
 def digest(blocks: Iterable[np.ndarray]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mtnet.check_data import read_json
 from mtnet.config import Config, from_dict, to_dict
 from mtnet.core.evaluate import DIVERGED_ABOVE
 from mtnet.errors import InputError, check_name
@@ -19,6 +20,13 @@ from mtnet.training.processes import folder_for, train_all, workers
 from mtnet.version import __version__
 
 Results = dict[str, Any]
+RESULTS = {
+    "protocol": {"trainings": {str: {}}},
+    "rows": [{"training": str, "measured_at": int}],
+    "command": str,
+    "curves?": {str: []},
+}
+"""What a file of results must hold for its rows to be kept."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,8 @@ def reproduce(
         The results as written to `plan.path`, and the run of each training.
     """
     trainings, about = plan.trainings, protocol(plan)
+    remedy = "delete the file, or choose another --results"
+    old = read_json(plan.path, RESULTS, remedy) if plan.path.exists() else {}
     with workers(plan.jobs) as pool:
         train_all(pool, plan.runs, plan.sources, report, plan.budget)
         runs = train_all(pool, plan.runs, plan.chosen, report, plan.budget)
@@ -108,7 +118,6 @@ def reproduce(
         rows = measure_all(pool, plan.experiment, runs, plan.test_tasks, grids)
     origin = {"command": plan.command, "budget": plan.budget, "commit": git_commit()}
     rows = [row | origin for row in rows]
-    old = json.loads(plan.path.read_text()) if plan.path.exists() else {}
     old_rows = rows_to_keep(old, about, trainings, plan.chosen) if old else []
     runs |= find_runs(plan.runs, {row["training"] for row in old_rows}, trainings)
     curves = {name: validation_curve(read_metrics(run)) for name, run in runs.items()}

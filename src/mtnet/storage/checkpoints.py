@@ -4,10 +4,13 @@ A file is first written under another name and then renamed, so that an interrup
 partial checkpoint.
 """
 
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mtnet.check_data import matches
 from mtnet.errors import InputError
 from mtnet.files import fill_tree, leaves_by_name, pack, read_arrays, write_atomically
 from mtnet.storage.names import SUFFIX
@@ -21,9 +24,9 @@ def list_checkpoints(folder: Path) -> dict[int, Path]:
     return dict(sorted(paths.items(), reverse=True))
 
 
-def save_state(folder: Path, iteration: int, state: Any, keep: int = KEEP) -> None:
+def save_state(folder: Path, iteration: int, state: Any, keep: int = KEEP, **header: Any) -> None:
     """Write a checkpoint, then delete all but the newest `keep`."""
-    data = pack("checkpoint", leaves_by_name(state))
+    data = pack("checkpoint", leaves_by_name(state), **header)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / f"{iteration:09d}{SUFFIX}", data)
@@ -44,3 +47,13 @@ def load_state(folder: Path, like: Any, warn: Callable[[str], None]) -> tuple[in
         except (InputError, ValueError) as error:
             warn(f"checkpoint {path} is damaged ({error}); trying the one before it")
     return None
+
+
+def best_score(folder: Path, until: int) -> float:
+    """The score of the best network up to an iteration, as its file says; -inf without one."""
+    for iteration, path in list_checkpoints(folder).items():
+        if iteration <= until:
+            with suppress(InputError):
+                header = read_arrays(path, "checkpoint")[1]
+                return float(header["score"]) if matches(header, {"score": float}) else -math.inf
+    return -math.inf

@@ -7,9 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from mtnet.errors import InputError
+from mtnet.check_data import check_data
+from mtnet.errors import InputError, check_name
 from mtnet.files import arrays_of, fill_tree, read_arrays, write_arrays
 
+ABOUT = {"estimator": str, "params": {}, "outputs?": int, "fitted?": {}}
+"""What the header must hold."""
 FITTED = ("classes_", "flat_", "n_features_in_", "feature_names_in_")
 
 
@@ -40,26 +43,33 @@ def save_estimator(estimator: Any, path: Path) -> None:
 
 def load_estimator(path: Path) -> Any:
     from mtnet import estimators  # scikit-learn takes long to import
-    from mtnet.estimators.learned import Learned, Scale
 
     arrays, header = read_arrays(path, "estimator")
-    about = header["about"]
-    estimator = getattr(estimators, about["estimator"])(**about["params"])
-    if "outputs" not in about:
-        return estimator
+    about = check_data(header.get("about"), ABOUT, str(path), "write it again with mtnet.save")
+    try:
+        check_name("estimator", about["estimator"], estimators.__all__)
+        estimator = getattr(estimators, about["estimator"])(**about["params"])
+        return _with_arrays(estimator, about, arrays) if "outputs" in about else estimator
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} does not hold the estimator it names: {error}") from None
+
+
+def _with_arrays(estimator: Any, about: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """The estimator with what it has learned."""
+    from mtnet.estimators.learned import Learned, Scale
+
     x, y = (Scale(arrays[f"{side}.mean"], arrays[f"{side}.spread"]) for side in "xy")
     outputs, inputs = about["outputs"], len(x.mean)
     like = jax.eval_shape(estimator._learner(inputs, outputs).init, jax.random.key(0))
-    try:
-        theta = fill_tree(like, _under(arrays, "theta"))
-        architecture = (estimator.method, estimator.width, estimator.depth)
-        estimator.learned = Learned(theta, x, y, outputs, architecture)
-        if "fitted" in about:
-            for name, value in about["fitted"].items():
+    theta = fill_tree(like, _under(arrays, "theta"))
+    architecture = (estimator.method, estimator.width, estimator.depth)
+    estimator.learned = Learned(theta, x, y, outputs, architecture)
+    if "fitted" in about:
+        for name in FITTED:
+            if name in about["fitted"]:
+                value = about["fitted"][name]
                 setattr(estimator, name, np.array(value) if isinstance(value, list) else value)
-            estimator._set_model(_under(arrays, "net"))
-    except ValueError as error:
-        raise InputError(f"{path} does not hold the estimator it names: {error}") from None
+        estimator._set_model(_under(arrays, "net"))
     return estimator
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from mtnet.adapted import Model, adaptation_start
 from mtnet.adapted_tasks import TaskModels
-from mtnet.config import Config
+from mtnet.check_data import check_data
+from mtnet.config import DEEPEST, Config
 from mtnet.core.cells import split
 from mtnet.core.deltas import TaskDelta, apply_delta, task_delta
 from mtnet.core.inner import Theta
@@ -24,6 +25,34 @@ from mtnet.nets.spec import NetSpec, build_net
 from mtnet.storage.names import with_suffix
 from mtnet.storage.run_folder import load_best_member, open_run
 from mtnet.storage.task_models import task_models
+from mtnet.userdata.dataset import INPUTS
+
+SPEC = {
+    "kind": str,
+    "inputs": [int],
+    "outputs": (int, None),
+    "width": int,
+    "depth": int,
+    "pool": bool,
+}
+ABOUT = {
+    "spec": SPEC,
+    "frozen_stats": bool,
+    "compact": bool,
+    "method": str,
+    "cells?": {str: {}},
+    "base?": {"run": str, "sha256": str},
+    "kind?": str,
+    "labels?": [str],
+    **INPUTS,
+}
+"""What the header of a model must hold."""
+INPUTS_OF = {
+    "table": {"schema": {}, "labels": []},
+    "images": {"size": int, "colour": bool, "labels": []},
+}
+"""What it must hold for each kind of inputs."""
+REMEDY = "write it again with mtnet adapt"
 
 
 def save_model(path: Path, model: Model) -> None:
@@ -64,13 +93,20 @@ def _read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a model: make one with `mtnet adapt`")
     arrays, header = read_arrays(path, "model")
-    return arrays, header["about"]
+    about = check_data(header.get("about"), ABOUT, str(path), REMEDY)
+    needed = INPUTS_OF.get(about.get("kind", ""), {})
+    if "tasks" in about:  # each task has its own labels
+        needed = {name: kind for name, kind in needed.items() if name != "labels"}
+    check_data(about, needed, str(path), REMEDY)
+    return arrays, about
 
 
 def load_model(path: Path, run: Path | None = None) -> Model | TaskModels:
     """Load a model file; `run` is the run folder of a compact one, if it has been moved."""
     arrays, about = _read_model(path)
-    spec = NetSpec(**about["spec"] | {"inputs": tuple(about["spec"]["inputs"])})
+    values = {name: about["spec"][name] for name in SPEC}
+    spec = NetSpec(**values | {"inputs": tuple(values["inputs"])})
+    check_spec(spec, str(path))
     like = eqx.filter_eval_shape(_blank, spec, about["frozen_stats"])
     try:
         if "tasks" in about:
@@ -82,6 +118,15 @@ def load_model(path: Path, run: Path | None = None) -> Model | TaskModels:
         raise
     except (KeyError, ValueError) as error:
         raise InputError(f"{path} does not hold the network of its header: {error}") from None
+
+
+def check_spec(spec: NetSpec, source: str) -> None:
+    """Raise an InputError if no network can be built from this."""
+    numbers = (*spec.inputs, 1 if spec.outputs is None else spec.outputs, spec.width, spec.depth)
+    axes = {"mlp": 1, "conv4": 3}.get(spec.kind)
+    possible = all(0 < n < 2**31 for n in numbers) and spec.depth <= DEEPEST
+    if len(spec.inputs) != axes or not possible:
+        raise InputError(f"{source}: spec is {tuple(spec)}, which is no network; {REMEDY}")
 
 
 def _blank(spec: NetSpec, frozen_stats: bool) -> Any:

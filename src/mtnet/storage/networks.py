@@ -8,6 +8,7 @@ import jax
 from jaxtyping import Array
 
 from mtnet.build import build_learner, net_spec
+from mtnet.check_data import check_data
 from mtnet.config import Config, from_dict, to_dict
 from mtnet.core.types import Batch, Learner, MetaParams
 from mtnet.errors import InputError
@@ -47,6 +48,7 @@ def pretrained_path(name: str) -> Path | None:
 
 def load_network(path: Path) -> TrainedNetwork:
     arrays, header = read_arrays(path, "network")
+    check_data(header, {"config": {}, "about": {}}, str(path), "write it again with mtnet export")
     config = from_dict(header["config"], str(path))
     learner = build_learner(config)
     like = jax.eval_shape(learner.init, jax.random.key(0))

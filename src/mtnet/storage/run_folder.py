@@ -9,17 +9,26 @@ import jax
 import numpy as np
 
 from mtnet.build import check_config, init_members
+from mtnet.check_data import matches, parse_json
 from mtnet.config import Config, to_dict
 from mtnet.core.outer import TrainState
 from mtnet.core.types import MetaParams
 from mtnet.errors import InputError
-from mtnet.files import write_atomically
+from mtnet.files import is_temporary, write_atomically
 from mtnet.storage.checkpoints import load_state
 from mtnet.storage.config_file import read_config
+from mtnet.storage.lock import LOCK_FILE, is_locked
 from mtnet.userdata.dataset import DATASET_FILE
 from mtnet.version import __version__
 
-BEFORE_TRAINING = {DATASET_FILE, "config.json", "metrics.jsonl"}
+METRICS = {
+    "iteration": int,
+    "loss": [(float, None)],
+    "seconds": float,
+    "validation?": [(float, None)],
+}
+"""One line of metrics.jsonl; null is a number that is not finite."""
+BEFORE_TRAINING = {DATASET_FILE, "config.json", "metrics.jsonl", LOCK_FILE}
 """Files of a run folder before its first checkpoint."""
 
 
@@ -74,7 +83,9 @@ def is_free(folder: Path, config: Config) -> bool:
     """
     if not folder.exists():
         return True
-    if not folder.is_dir() or {p.name for p in folder.iterdir()} - BEFORE_TRAINING:
+    if not folder.is_dir() or is_locked(folder):
+        return False
+    if any(p.name not in BEFORE_TRAINING and not is_temporary(p.name) for p in folder.iterdir()):
         return False
     if not (folder / "config.json").exists():
         return True
@@ -93,28 +104,55 @@ def open_run(folder: Path) -> Run:
     return Run(folder, read_config(folder / "config.json"))
 
 
-def read_metrics(run: Run) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl up to the first damaged one (a crash can cut the last line)."""
-    lines: list[dict[str, Any]] = []
-    if run.metrics.exists():
-        for line in run.metrics.read_text().splitlines():
-            try:
-                lines.append(json.loads(line))
-            except ValueError:
-                break
-    return lines
+def read_metrics(run: Run, warn: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl; damaged ones are left out, with a warning.
+
+    A last line without its end was cut off by a crash, and has no warning.
+    """
+    try:
+        lines = run.metrics.read_bytes().split(b"\n") if run.metrics.exists() else []
+    except OSError as error:
+        raise InputError(f"cannot read {run.metrics}: {error.strerror}") from None
+    metrics: list[dict[str, Any]] = []
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            value = parse_json(line)
+            if not matches(value, METRICS):
+                raise ValueError
+            metrics.append(value)
+        except ValueError:
+            warn(f"line {number} of {run.metrics} is damaged and left out")
+    return metrics
 
 
-def rewind_metrics(run: Run, iteration: int, sign: int = 1) -> tuple[float, float]:
+def rewind_metrics(
+    run: Run, iteration: int, sign: int = 1, warn: Callable[[str], None] = print
+) -> tuple[float, float]:
     """Drop the metrics after the checkpoint that training resumes from.
+
+    If a line is damaged, the file is first copied to metrics.jsonl.damaged.
 
     Returns the seconds of training up to it, and the best validation score times `sign`.
     """
-    kept = [m for m in read_metrics(run) if m["iteration"] <= iteration]
+    warnings: list[str] = []
+    kept = [m for m in read_metrics(run, warnings.append) if m["iteration"] <= iteration]
+    if warnings:
+        copy = run.metrics.with_name(f"{run.metrics.name}.damaged")
+        write_atomically(copy, run.metrics.read_bytes())
+        warn(f"{warnings[0]}{_and_more(warnings)}; the file as it was is {copy}")
     write_atomically(run.metrics, "".join(json.dumps(m) + "\n" for m in kept).encode())
-    scores = [sign * float(np.mean(m["validation"])) for m in kept if "validation" in m]
-    best = max(scores, default=-np.inf)
+    scores = [sign * mean_score(m["validation"]) for m in kept if "validation" in m]
+    best = max((score for score in scores if np.isfinite(score)), default=-np.inf)
     return (kept[-1]["seconds"] if kept else 0.0), best
+
+
+def mean_score(scores: list[float | None]) -> float:
+    """The mean over members; nan if one is not finite."""
+    return float(np.mean([np.nan if score is None else score for score in scores]))
+
+
+def _and_more(warnings: list[str]) -> str:
+    return f" (and {len(warnings) - 1} more)" if len(warnings) > 1 else ""
 
 
 def iterations_done(run: Run) -> int:

@@ -16,7 +16,9 @@ from mtnet.build import init_members, is_classification, load_data
 from mtnet.config import Config
 from mtnet.core.outer import TrainState
 from mtnet.errors import InputError
-from mtnet.storage.checkpoints import load_state, save_state
+from mtnet.files import sweep
+from mtnet.storage.checkpoints import best_score, load_state, save_state
+from mtnet.storage.lock import locked
 from mtnet.storage.networks import load_body
 from mtnet.storage.run_folder import Run, rewind_metrics
 from mtnet.training.compiled import RunChunk, data_parallel
@@ -82,9 +84,8 @@ def train(
     config, outer = run.config, run.config.outer
     data, validate = load_data(config), compile_validation(config)
     try:
-        at = _resume(run, warn)
         with (
-            run.metrics.open("a") as log,
+            _resumed(run, warn) as (at, log),
             _stop_signals() as signals,
             data_parallel(config, cores) as run_chunk,
         ):
@@ -98,13 +99,25 @@ def train(
                 write_metrics(log, line | {"seconds": at.seconds})
                 report(Progress(at.done, loss))
                 due = _is_due(at.done, size, checkpoint_every, outer.iterations)
-                if due or signals or _is_over(at, budget) or "validation" in line:
+                stop = bool(signals)  # a signal that comes later stops after the next chunk
+                if due or stop or _is_over(at, budget) or "validation" in line:
                     save_state(run.checkpoints, at.done, at.state)
-                if signals and at.done < outer.iterations:
+                if stop and at.done < outer.iterations:
                     raise Stopped(f"stopped at iteration {at.done}")
     except OSError as error:
         raise InputError(f"cannot write to {run.folder}: {error.strerror}") from None
     return at.state
+
+
+@contextmanager
+def _resumed(run: Run, warn: Callable[[str], None]) -> Iterator[tuple[Position, Any]]:
+    """Where to go on, and the open metrics; no other process can train in the folder."""
+    with locked(run.folder):
+        for folder in (run.folder, run.checkpoints, run.best):
+            sweep(folder)
+        at = _resume(run, warn)
+        with run.metrics.open("a") as log:
+            yield at, log
 
 
 def _resume(run: Run, warn: Callable[[str], None]) -> Position:
@@ -112,7 +125,8 @@ def _resume(run: Run, warn: Callable[[str], None]) -> Position:
     shapes = jax.eval_shape(lambda: init_members(run.config))
     loaded = load_state(run.checkpoints, shapes, warn)
     done, state = loaded if loaded else (0, _start(run.config))
-    return Position(done, state, *rewind_metrics(run, done, _sign(run.config)))
+    seconds, best = rewind_metrics(run, done, _sign(run.config), warn)
+    return Position(done, state, seconds, max(best, best_score(run.best, done)))
 
 
 def _start(config: Config) -> TrainState:
@@ -137,7 +151,7 @@ def _keep_best(run: Run, at: Position, scores: np.ndarray) -> Position:
     score = _sign(run.config) * float(scores.mean())
     if not score > at.best:  # also if it is not a number
         return at
-    save_state(run.best, at.done, at.state.theta, keep=1)
+    save_state(run.best, at.done, at.state.theta, keep=1, score=score)
     return at._replace(best=score)
 
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mtnet.check_data import check_data
 from mtnet.core.types import SPLITS
 from mtnet.errors import InputError
 from mtnet.files import read_arrays, write_arrays
@@ -20,6 +21,12 @@ from mtnet.tasks.groups import Groups, select_groups
 DATASET_FILE = "data.safetensors"
 HELD_OUT = 0.1
 """Fraction of the groups for validation, and the same for testing."""
+COLUMN = {"name": str, "mean": float, "spread": float, "levels": ([str], None)}
+SCHEMA = {"task": str, "inputs": [COLUMN], "target": COLUMN, "missing": str}
+INPUTS = {"schema?": SCHEMA, "size?": int, "colour?": bool}
+"""What a header says about the inputs of a network: columns of a table, or the size of images."""
+ABOUT = {"splits": {split: [str] for split in SPLITS}, "classes?": (int, None), **INPUTS}
+REMEDY = "write it again with mtnet fit"
 
 
 class Dataset(NamedTuple):
@@ -71,9 +78,13 @@ def open_dataset(path: str) -> Dataset:
 @lru_cache(maxsize=4)
 def _read(path: Path, modified: int) -> Dataset:
     arrays, header = read_arrays(path, "dataset")
-    count = arrays["count"]
+    about = check_data(header.get("about"), ABOUT, str(path), REMEDY)
+    groups = sum(len(about["splits"][split]) for split in SPLITS)
+    count, x, y = (np.atleast_1d(arrays.get(name, np.zeros(0))) for name in ("count", "x", "y"))
+    if len(count) != groups or (count < 1).any() or not len(x) == len(y) == count.sum():
+        raise InputError(f"{path}: its arrays are not those of {groups} groups; {REMEDY}")
     rows = Groups(arrays["x"], arrays["y"], np.int32(np.cumsum(count) - count), count)
-    return Dataset(rows, header["about"])
+    return Dataset(rows, about)
 
 
 def load_split(path: str, split: str) -> Groups:

@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from mtnet.errors import InputError
+from mtnet.userdata.open_image import image_header, open_image
 
 SIZE, ORIGINAL = 28, 105
+LARGE = 1024
+"""Images with more pixels per side are reduced first."""
 FILLED = 0.25
 """A pixel is ink if its coverage exceeds this fraction of the maximum."""
 MIXED = 0.25
@@ -16,26 +19,20 @@ MIXED = 0.25
 
 def drawing(path: Path) -> np.ndarray:
     """(1, 28, 28) floats from an image file of any size and polarity."""
-    try:
-        with Image.open(path) as image:
-            if image.size == (ORIGINAL, ORIGINAL) and image.mode == "1":  # original Omniglot
-                grey = np.asarray(image.resize((SIZE, SIZE), Image.Resampling.NEAREST), float)
-                return (1 - grey)[None].astype(np.float32)
-            grey = _on_white(image)
-    except FileNotFoundError:
-        raise InputError(f"there is no image {path}") from None
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise InputError(f"cannot read {path} as an image: {error}") from None
+    image = open_image(path, _at_most_large).convert("L")
+    if image_header(path) == ("1", (ORIGINAL, ORIGINAL)):  # original Omniglot
+        nearest = image.resize((SIZE, SIZE), Image.Resampling.NEAREST)
+        return (1 - np.asarray(nearest, np.float32) / 255)[None]
+    grey = np.asarray(image, float) / 255
     if np.ptp(grey) < 0.1:
         raise InputError(f"{path} is empty: all pixels have one colour")
     return coarse(square(ink_of(grey)))[None].astype(np.float32)
 
 
-def _on_white(image: Image.Image) -> np.ndarray:
-    """Grey values in [0, 1]; transparent pixels are white."""
-    rgba = image.convert("RGBA")
-    white = Image.new("RGBA", rgba.size, "white")
-    return np.asarray(Image.alpha_composite(white, rgba).convert("L"), float) / 255
+def _at_most_large(image: Image.Image) -> Image.Image:
+    """A large image in LARGE pixels: enough for 28x28, with bounded memory."""
+    factor = max(1, -(-max(image.size) // LARGE))
+    return image.reduce(factor) if factor > 1 else image
 
 
 def ink_of(grey: np.ndarray) -> np.ndarray:

@@ -1,15 +1,23 @@
 """Folders of images, one per class, as one array."""
 
+import hashlib
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from mtnet.errors import InputError
+from mtnet.files import cache_root, read_arrays, write_arrays
+from mtnet.userdata.open_image import open_image
+from mtnet.version import __version__
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+KEEP = 8
+"""Image folders that stay decoded in the cache."""
 
 
 def images_by_class(folder: Path) -> dict[str, list[Path]]:
@@ -33,28 +41,16 @@ def images_by_class(folder: Path) -> dict[str, list[Path]]:
 
 def read_image(path: Path, size: int, colour: bool) -> np.ndarray:
     """uint8 (size, size, 3 or 1): the central square, on white where it is transparent."""
-    try:
-        with Image.open(path) as image:
-            rgba = image.convert("RGBA")
-    except FileNotFoundError:
-        raise InputError(f"there is no image {path}") from None
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
-        raise InputError(f"cannot read {path} as an image: {error}") from None
-    white = Image.new("RGBA", rgba.size, "white")
-    side = min(rgba.size)
-    left, top = ((n - side) // 2 for n in rgba.size)
-    square = Image.alpha_composite(white, rgba).convert("RGB" if colour else "L")
-    square = square.crop((left, top, left + side, top + side))
-    pixels = np.asarray(square.resize((size, size), Image.Resampling.BOX))
+    square = open_image(path, lambda image: _central_square(image, size))
+    pixels = np.asarray(square.convert("RGB" if colour else "L"))
     return pixels.reshape(size, size, -1)
 
 
-def has_colour(path: Path) -> bool:
-    try:
-        with Image.open(path) as image:
-            return image.mode not in ("1", "L", "LA", "I", "I;16")
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
-        raise InputError(f"cannot read {path} as an image: {error}") from None
+def _central_square(image: Image.Image, size: int) -> Image.Image:
+    side = min(image.size)
+    left, top = ((n - side) // 2 for n in image.size)
+    box = (left, top, left + side, top + side)
+    return image.resize((size, size), Image.Resampling.BOX, box)
 
 
 def read_images(
@@ -66,3 +62,37 @@ def read_images(
         pixels[i] = read_image(path, size, colour)
         tick()
     return pixels
+
+
+def cached_images(
+    paths: list[Path], size: int, colour: bool, tick: Callable[[], Any] = lambda: None
+) -> np.ndarray:
+    """`read_images`, kept in the cache folder until one of the files changes."""
+    file = cache_root() / "images" / f"{_key(paths, size, colour)}.safetensors"
+    if file.exists():
+        with suppress(InputError):  # damaged: decode again
+            pixels = read_arrays(file, "images")[0]["pixels"]
+            with suppress(OSError):
+                os.utime(file)  # the newest are kept
+            return pixels
+    pixels = read_images(paths, size, colour, tick)
+    with suppress(OSError, InputError):  # a cache that cannot be written is no error
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_arrays(file, "images", {"pixels": pixels})
+        by_age = sorted(file.parent.glob("*.safetensors"), key=lambda p: p.stat().st_mtime)
+        for old in by_age[:-KEEP]:
+            old.unlink()
+    return pixels
+
+
+def _key(paths: list[Path], size: int, colour: bool) -> str:
+    """A name for these pixels: changes with any file's place, size, inode or time."""
+    sha = hashlib.sha256(f"{__version__} {size} {colour}".encode())
+    for path in paths:
+        try:
+            about = path.stat()
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from None
+        entry = (str(path.resolve()), about.st_size, about.st_ino, about.st_mtime_ns)
+        sha.update(repr(entry).encode())
+    return sha.hexdigest()
