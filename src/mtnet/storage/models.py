@@ -47,7 +47,7 @@ ABOUT = {
     **INPUTS,
 }
 """What the header of a model must hold."""
-INPUTS_OF = {
+INPUTS_OF: dict[str, dict[str, Any]] = {
     "table": {"schema": {}, "labels": []},
     "images": {"size": int, "colour": bool, "labels": []},
 }
