@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -19,6 +20,8 @@ from mtnet.storage import run_folder as rundir
 from mtnet.storage.checkpoints import list_checkpoints, load_state, save_state
 from mtnet.storage.run_folder import load_latest
 from mtnet.tasks.groups import sort_by_group
+from mtnet.training import budget
+from mtnet.training.budget import planned
 from mtnet.training.loop import Diverged, train
 from mtnet.userdata import dataset
 
@@ -247,3 +250,16 @@ def test_writing_is_all_or_nothing(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file.json"]
+
+
+@pytest.mark.parametrize(("seconds", "iterations"), [(1000.0, 3000), (10.0, 900), (0.1, 100)])
+def test_a_budget_plans_whole_chunks_and_no_more_than_asked_for(seconds, iterations):
+    assert planned(seconds, per_iteration=0.01, most=3000, size=100) == iterations
+
+
+def test_a_cosine_ends_with_the_budget(monkeypatch):
+    """Compiling takes 100 seconds, a chunk 50: a budget of 300 allows three chunks."""
+    config = TINY.replace(schedule="cosine", iterations=1000, log_every=20)
+    clock = iter([0.0, 150.0, 150.0, 200.0])
+    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert budget.within_budget(config, 300.0) == config.replace(iterations=60)

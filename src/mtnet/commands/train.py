@@ -22,6 +22,7 @@ from mtnet.evaluation.units import target_unit
 from mtnet.storage.config_file import read_config
 from mtnet.storage.run_folder import Run, create_run, is_free, iterations_done, open_run
 from mtnet.tasks import FAMILIES
+from mtnet.training.budget import within_budget
 from mtnet.training.loop import CHECKPOINT_EVERY, Stopped, train as run_training
 
 
@@ -85,12 +86,27 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
                 raise InputError("--resume uses the run's own settings: remove the other flags")
             started = open_run(resume)
         else:
-            full = default.replace(**flat_values(settings))
+            full = plan_iterations(default.replace(**flat_values(settings)), options["budget"])
             started = create_run(out or free_folder(Path("runs"), full), full)
         train_with_bars(started, **options)
         console.print(f"Next: mtnet {next_command(started)}", highlight=False)
 
     return train
+
+
+def plan_iterations(config: Config, seconds: float | None) -> Config:
+    """With a cosine and a budget: as many iterations as fit, so that beta ends at zero."""
+    if seconds is None or config.outer.schedule == "constant":
+        return config
+    console.print("Measuring the speed of training, to plan the schedule", highlight=False)
+    shorter = within_budget(config, seconds)
+    if shorter != config:
+        console.print(
+            f"Planned {shorter.outer.iterations} of {config.outer.iterations} iterations: "
+            "what --budget allows. The schedule of beta ends with them.",
+            highlight=False,
+        )
+    return shorter
 
 
 def next_command(run: Run) -> str:
