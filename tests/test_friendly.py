@@ -49,6 +49,7 @@ def test_python_dash_m_mtnet():
 def test_an_interrupt_that_an_import_would_lose_is_one_line_and_status_130():
     code = """
 import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job may ignore it
 import mtnet
 from mtnet import cli
 from mtnet.commands import export
@@ -93,7 +94,7 @@ def test_a_run_interrupted_before_its_first_iteration_blocks_nothing(tmp_path):
     assert free_folder(tmp_path, TINY) == folder
     assert create_run(folder, TINY) == run
     assert free_folder(tmp_path, TINY.replace(alpha=0.5)) != folder  # it may be starting now
-    run.metrics.write_text('{"iteration": 500, "loss": [1.0]}\n')
+    run.metrics.write_text('{"iteration": 500, "loss": [1.0], "seconds": 1.0}\n')
     assert free_folder(tmp_path, TINY) != folder
     with pytest.raises(InputError, match="--resume"):
         create_run(folder, TINY)
@@ -197,7 +198,7 @@ def test_export_adds_the_suffix_as_adapt_does(tmp_path, monkeypatch, capsys):
     saved = []
     monkeypatch.setattr(export, "open_run", lambda folder: SimpleNamespace(config=TINY))
     monkeypatch.setattr(export, "load_best_member", lambda run, warn: (500, None))
-    monkeypatch.setattr(export, "read_metrics", lambda run: [])
+    monkeypatch.setattr(export, "read_metrics", lambda run, warn: [])
     monkeypatch.setattr(export, "history", lambda *arguments: {})
     monkeypatch.setattr(export, "save_network", lambda path, *rest: saved.append(path))
     for name in ("net", "net.safetensors", "net.v2"):

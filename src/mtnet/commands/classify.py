@@ -9,7 +9,7 @@ import numpy as np
 
 from mtnet.build import build_learner
 from mtnet.commands.common import console, plain_table
-from mtnet.commands.parse import Paths, Strings, run as run_command
+from mtnet.commands.parse import OptionalStr, Paths, Strings, run as run_command
 from mtnet.core.losses import predict
 from mtnet.core.types import Batch
 from mtnet.errors import InputError
@@ -31,7 +31,7 @@ def classify(
     support: Paths,
     query: Paths,
     labels: Strings = (),
-    network: str | None = None,
+    network: OptionalStr = None,
 ) -> None:
     """Name handwritten characters from one or a few examples of each.
 

@@ -17,11 +17,12 @@ class Unit(NamedTuple):
 
 
 def target_unit(config: Config) -> Unit | None:
-    """The unit of a table's numeric target; None for classes and other families."""
+    """The unit of a table's numeric target; None for classes, other families and rows
+    without a schema (written in Python)."""
     if config.family != "table" or is_classification(config):
         return None
-    target = open_dataset(config.tasks.data).about["schema"]["target"]
-    return Unit(target["name"], target["spread"])
+    schema = open_dataset(config.tasks.data).about.get("schema")
+    return Unit(schema["target"]["name"], schema["target"]["spread"]) if schema else None
 
 
 def root(unit: Unit, squared: Any) -> Any:
