@@ -257,17 +257,29 @@ def test_bad_images_and_counts_are_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "broken.png").write_bytes(b"no image")
     Image.new("L", (9, 9), 255).save(tmp_path / "blank.png")
     cases = {
-        "5 support images": [*paths[:4], "--query", paths[0]],
+        "needs 5 classes": [*paths[:4], "--query", paths[0], "--network", "omniglot-5way-mt-net"],
+        "at least two classes": [*paths[:2], "--query", paths[0], "--labels", "x", "x"],
         "cannot read": [*paths, "--query", "broken.png"],
         "is empty": [*paths, "--query", "blank.png"],
         "there is no image": [*paths, "--query", "nowhere.png"],
-        "different names": [*paths, "--query", paths[0], "--labels", "x", "y"],
+        "need 5 labels": [*paths, "--query", paths[0], "--labels", "x", "y"],
     }
     for says, arguments in cases.items():
         assert main(["classify", "--support", *arguments]) == 2
         error = capsys.readouterr().err
         assert says in error
         assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("ways", [2, 3])
+def test_any_number_of_classes_from_several_images_each(tmp_path, monkeypatch, capsys, ways):
+    """The query is a support image of the last class, which the network must recognise."""
+    monkeypatch.chdir(tmp_path)
+    images = [path.name for path in draw_images(tmp_path)][:ways]
+    labels = [f"class {i}" for i in range(ways)]
+    command = ["classify", "--support", *images, *images, "--labels", *labels, *labels]
+    assert main([*command, "--query", images[-1]]) == 0
+    assert f"{images[-1]} {labels[-1]}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_durations():
