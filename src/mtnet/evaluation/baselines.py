@@ -24,9 +24,9 @@ class Support(NamedTuple):
 Baseline = Callable[[Support, np.ndarray], np.ndarray]
 
 RIDGE_PENALTIES = 10.0 ** np.arange(-6, 4)
-LENGTHS = 2.0 ** np.arange(-3, 5)
+LENGTHS = 2.0 ** np.arange(-3, 5, 0.5)
 """Length scales of the Gaussian process, per square root of the number of inputs."""
-NOISES = 10.0 ** np.arange(-6, 1)
+NOISES = 10.0 ** np.arange(-8, 1)
 """Noise variances of the Gaussian process, per variance of the function."""
 
 
@@ -144,15 +144,12 @@ def baselines_for(rows: Any, classes: bool) -> dict[str, Baseline]:
     }
 
 
-def task_scores(
-    baseline: Baseline, tasks: Episode, report: Callable[[], None] = lambda: None
-) -> np.ndarray:
+def task_scores(baseline: Baseline, tasks: Episode) -> np.ndarray:
     """Accuracy in percent, or mean squared error, on the query rows of each task.
 
     Args:
         baseline: The baseline.
         tasks: Tasks, stacked along a leading axis.
-        report: Called after each task.
     """
     (support_x, support_y), (query_x, query_y) = tasks
     scores = []
@@ -163,7 +160,6 @@ def task_scores(
             scores.append(100 * np.mean(prediction == target))
         else:
             scores.append(np.mean((prediction - target) ** 2))
-        report()
     return np.array(scores)
 
 
