@@ -35,6 +35,7 @@ Marks = Annotated[
     tyro.conf.UseAppendAction[tuple[str, ...]],
     tyro.conf.arg(metavar="TEXT", help_behavior_hint=""),
 ]
+NoFlag = Annotated[Flag, tyro.conf.arg(help_behavior_hint="")]
 NoColumns = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
 
 
@@ -88,7 +89,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         seed: int = 0,
         out: OptionalPath = None,
         budget: OptionalStr = None,
-        baselines: Flag = True,
+        baselines: NoFlag = True,
     ) -> None:
         """Learn from many small tasks; mtnet adapt then learns a new one.
 
