@@ -173,8 +173,9 @@ def test_small_groups_are_told_and_left_out(capsys):
         del records[3:24]
 
     table(Path("data.csv"), alter=short)
-    options = ["--iterations", "2", "--width", "2", "--meta-batch", "1", "--out", "run"]
+    options = "--iterations 2 --width 2 --meta-batch 1 --no-baselines --out run".split()
     assert main(["fit", "data.csv", *COLUMNS, *options]) == 0
+    assert not Path("run/baselines.json").exists()
     assert "omitted, with fewer than 20 rows: c0 (3)" in capsys.readouterr().err
     _, header = read_arrays(Path("run/data.safetensors"))
     named = [name for names in header["about"]["splits"].values() for name in names]
@@ -249,8 +250,8 @@ def test_missing_values_can_be_filled_in():
         records[6]["day"] = records[7]["season"] = records[8]["degrees"] = ""
 
     table(Path("data.csv"), alter=alter)
-    options = "--missing mean --iterations 2 --width 2 --meta-batch 1 --out run".split()
-    assert main(["fit", "data.csv", *COLUMNS, *options]) == 0
+    options = "--iterations 2 --width 2 --meta-batch 1 --no-baselines --out run".split()
+    assert main(["fit", "data.csv", *COLUMNS, "--missing", "mean", *options]) == 0
     arrays, _ = read_arrays(Path("run/data.safetensors"))
     assert np.isfinite(arrays["x"]).all()
     assert len(arrays["y"]) == 24 * 24 - 1

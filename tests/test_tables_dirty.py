@@ -19,7 +19,7 @@ from mtnet.userdata.tables import prepare_table
 
 ROWS = 24
 COLUMNS = {"task": "g", "inputs": ["x", "k"], "target": "y"}
-TINY = "--iterations 2 --width 2 --depth 1 --meta-batch 1 --out run".split()
+TINY = "--iterations 2 --width 2 --depth 1 --meta-batch 1 --no-baselines --out run".split()
 FLAGS = "--task g --inputs x k --target y".split()
 
 

@@ -35,6 +35,7 @@ Marks = Annotated[
     tyro.conf.UseAppendAction[tuple[str, ...]],
     tyro.conf.arg(metavar="TEXT", help_behavior_hint=""),
 ]
+NoFlag = Annotated[Flag, tyro.conf.arg(help_behavior_hint="")]
 NoColumns = Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN ...", help_behavior_hint="")]
 
 
@@ -88,6 +89,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         seed: int = 0,
         out: OptionalPath = None,
         budget: OptionalStr = None,
+        baselines: NoFlag = True,
     ) -> None:
         """Learn from many small tasks; mtnet adapt then learns a new one.
 
@@ -108,6 +110,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-table, numbered if it exists.
             budget: Stop after this training time, e.g. 10m or 1h; mtnet train --resume continues.
+            baselines: Skip the comparison with ridge regression, boosting and others.
         """
         config = default.replace(seeds=(seed,), **flat_values(settings))
         columns: dict[str, Any] = {
@@ -118,7 +121,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         }
         columns |= {"classes": classes, "missing": missing, "na": na}
         prepare = lambda: read_rows(table, config, **columns)  # noqa: E731
-        prepare_and_train(prepare, config, out, budget=duration(budget))
+        prepare_and_train(prepare, config, out, baselines, budget=duration(budget))
 
     return fit
 
@@ -153,13 +156,17 @@ def fit_images(default: Config, flags: Any) -> Callable[..., None]:
         check_positive(size=size, cores=cores)
         config = default.replace(seeds=(seed,), **flat_values(settings))
         prepare = lambda: read_image_folder(images, config, size)  # noqa: E731
-        prepare_and_train(prepare, config, out, budget=duration(budget), cores=cores)
+        prepare_and_train(prepare, config, out, False, budget=duration(budget), cores=cores)
 
     return fit
 
 
 def prepare_and_train(
-    prepare: Callable[[], Prepared], config: Config, out: Path | None, **options: Any
+    prepare: Callable[[], Prepared],
+    config: Config,
+    out: Path | None,
+    baselines: bool,
+    **options: Any,
 ) -> None:
     """Read the data, write them to the run folder, train there, and report."""
     folder = out or free_folder(Path("runs"), config)
@@ -173,7 +180,7 @@ def prepare_and_train(
     write_dataset(path, data.rows, data.names, data.splits, **data.about)
     run = create_run(folder, with_data(config, path, data.splits))
     train_with_bars(run, **options)
-    report(run)
+    report(run, baselines)
     examples = "FILE" if config.family == "table" else "FOLDER"
     console.print(f"Next: mtnet adapt {run.folder} {examples} --out MODEL", highlight=False)
 

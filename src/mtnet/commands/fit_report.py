@@ -1,18 +1,34 @@
-"""What `mtnet fit` says at its end: the error on groups that it never saw."""
+"""What `mtnet fit` says at its end: the error on groups that it never saw, beside baselines."""
 
-from mtnet.build import is_classification
-from mtnet.commands.common import console, warn
-from mtnet.evaluation.measure import measure, table
-from mtnet.evaluation.units import Unit, root, target_unit
+import json
+from typing import Any
+
+import numpy as np
+
+from mtnet.build import is_classification, load_data
+from mtnet.commands.common import console, plain_table, warn
+from mtnet.commands.progress import progress_bar
+from mtnet.config import Config
+from mtnet.errors import InputError
+from mtnet.evaluation.baselines import baselines_for, compare_scores, task_scores
+from mtnet.evaluation.measure import draw_test_tasks, measure, table
+from mtnet.evaluation.units import Unit, root, root_scores, target_unit
+from mtnet.files import write_atomically
 from mtnet.storage.run_folder import Run, load_best
 from mtnet.userdata.dataset import open_dataset
 
 TASKS = 500
 """Test tasks."""
+BASELINES_FILE = "baselines.json"
 
 
-def report(run: Run) -> None:
-    """Print the accuracy, or the error in the target's own unit; nothing without test groups."""
+def report(run: Run, baselines: bool) -> None:
+    """Print the accuracy, or the error in the target's own unit; nothing without test groups.
+
+    Args:
+        run: The run.
+        baselines: Whether to compare with baselines, for tables.
+    """
     config = run.config
     about = open_dataset(config.tasks.data).about
     if not about["splits"]["test"]:
@@ -33,6 +49,68 @@ def report(run: Run) -> None:
         f"{TASKS} tasks, iteration {iteration}.",
         highlight=False,
     )
+    if baselines:
+        report_baselines(run, losses[0, :, config.inner.steps], iteration)
+
+
+def report_baselines(run: Run, scores: np.ndarray, iteration: int) -> None:
+    """Print baselines on the tasks of `scores`, and write them to the run folder."""
+    try:
+        import sklearn  # noqa: F401
+    except ModuleNotFoundError:
+        warn("no baselines: they need scikit-learn: pip install 'mtnet[cli]'")
+        return
+    config = run.config
+    rows = compare_scores(all_scores(config, scores), is_classification(config))
+    unit = target_unit(config)
+    metric = "accuracy (%)" if unit is None else f"root mean square error of {unit.name}"
+    print_baselines(rows, "accuracy (%)" if unit is None else "error")
+    size = {"tasks": len(scores), "shots": config.tasks.shots, "queries": config.tasks.queries}
+    about = {"metric": metric, "iteration": iteration, "seed": config.seeds[0], **size}
+    path = run.folder / BASELINES_FILE
+    try:
+        write_atomically(path, f"{json.dumps(about | {'rows': rows}, indent=1)}\n".encode())
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+
+
+def all_scores(config: Config, scores: np.ndarray) -> dict[str, np.ndarray]:
+    """The scores of the network and of every baseline on the same tasks, in the target's unit."""
+    tasks, classes = draw_test_tasks(config, len(scores)), is_classification(config)
+    by_name = {config.method: scores}
+    with progress_bar("Baselines on the same tasks", console) as progress:
+        baselines = baselines_for(load_data(config, "train"), classes)
+        for done, (name, baseline) in enumerate(baselines.items(), 1):
+            by_name[name] = task_scores(baseline, tasks)
+            progress(done, len(baselines))
+    unit = target_unit(config)
+    with np.errstate(invalid="ignore"):
+        return by_name if unit is None else {n: root_scores(unit, s) for n, s in by_name.items()}
+
+
+def print_baselines(rows: list[dict[str, Any]], score: str) -> None:
+    """One line per method, and one that says what is better than the network, if anything is."""
+    columns = (score, f"minus {rows[0]['method']} ± 95 %")
+    shown = plain_table("method", *columns, right=columns)
+    for row in rows:
+        difference = "" if row is rows[0] else signed(row["difference"], row["difference_ci95"])
+        shown.add_row(row["method"], number(row["mean"]), difference)
+    console.print(shown, highlight=False)
+    better = [f"{row['method']} ({number(row['mean'])})" for row in rows if row["better"]]
+    if better:
+        first = f"{rows[0]['method']} ({number(rows[0]['mean'])})"
+        text = f"{first} does not win on these tasks. Better: {', '.join(better)}."
+        console.print(text, highlight=False, soft_wrap=True)
+
+
+def number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4g}"
+
+
+def signed(difference: float | None, ci95: float | None) -> str:
+    if difference is None or ci95 is None:
+        return "not finite"
+    return f"{difference:+.3g} ± {ci95:.2g}"
 
 
 def in_unit(unit: Unit | None, squared: float | None) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from mtnet.core.losses import predict
-from mtnet.core.types import Family, Learner, MetaParams
+from mtnet.core.types import Episode, Family, Learner, MetaParams
 
 DIVERGED_ABOVE = 100.0
 """A task whose query loss is not finite, or above this, counts as diverged."""
@@ -53,6 +53,11 @@ def evaluate(
         return jnp.broadcast_to(jax.lax.map(score, arrays), steps + 1)
 
     return jax.lax.map(one, jax.random.split(key, tasks), batch_size=min(tasks_per_vmap, tasks))
+
+
+def draw_tasks(family: Family, tasks: int, key: Key[Array, ""]) -> Episode:
+    """The tasks that `evaluate` draws with this key, stacked along a leading axis."""
+    return jax.vmap(lambda key: family.draw(jax.random.split(key)[0]))(jax.random.split(key, tasks))
 
 
 class Summary(NamedTuple):

@@ -11,8 +11,8 @@ from jaxtyping import Array
 
 from mtnet.build import build_family, build_learner, load_data
 from mtnet.config import Config, to_dict
-from mtnet.core.evaluate import evaluate, over_seeds, summarise
-from mtnet.core.types import MetaParams
+from mtnet.core.evaluate import draw_tasks, evaluate, over_seeds, summarise
+from mtnet.core.types import Episode, MetaParams
 from mtnet.methods import METHODS
 from mtnet.tasks import FAMILIES
 
@@ -53,11 +53,22 @@ def measure(
 
     def one(member: int) -> np.ndarray:
         seed, alpha = config.members[member]
-        key = jax.random.key(seed if stream is None else stream)
         network = jax.tree.map(lambda a: a[member], theta)
-        return scores(network, alpha, jax.random.fold_in(key, TEST_STREAM))
+        return scores(network, alpha, task_key(seed if stream is None else stream))
 
     return np.stack([one(member) for member in members])
+
+
+def task_key(seed: int) -> Array:
+    """The random key of a seed's test tasks."""
+    return jax.random.fold_in(jax.random.key(seed), TEST_STREAM)
+
+
+def draw_test_tasks(config: Config, tasks: int) -> Episode:
+    """The tasks that `measure` measures the first member on, stacked, as NumPy arrays."""
+    key = task_key(config.seeds[0])
+    draw = jax.jit(lambda data: draw_tasks(build_family(config, data), tasks, key))
+    return jax.tree.map(np.asarray, draw(load_data(config, "test")))
 
 
 def compile_scores(
