@@ -1,5 +1,7 @@
 """Estimators on data as it comes, in searches and pipelines, and by scikit-learn's own checks."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pyarrow as pa
@@ -133,6 +135,20 @@ def test_what_cannot_be_read_is_one_line(on_mixed, regressor):
         MTNetRegressor(**TINY).meta_fit(names, y, groups)
     with pytest.raises(InputError, match='must be "refuse" or "mean"'):
         clone(regressor).set_params(missing="zero").fit(*numbers()[:2])
+
+
+def test_a_network_that_is_not_finite_is_no_model(regressor):
+    X, y, groups = numbers()
+    with pytest.raises(InputError, match=r"y, row 1: .* is too far from the values of meta_fit"):
+        clone(regressor).fit(X[:6], 1e200 * y[:6])
+    with pytest.raises(InputError, match=r"1e.200 is too large"):
+        clone(regressor).meta_fit(X, np.where(y > 0, 1e200, y), groups)
+    with pytest.raises(InputError, match="meta-training gives nan or inf: set a smaller beta"):
+        clone(regressor).set_params(alpha=1e38).fit(X[:6], y[:6])
+    learned = regressor.learned
+    huge = replace(learned, theta=jax.tree.map(lambda a: 1e30 * a, learned.theta))
+    with pytest.raises(InputError, match="adaptation gives nan or inf: set a smaller alpha"):
+        clone(regressor).set_params(learned=huge).fit(X[:6], y[:6])
 
 
 def test_verbose_says_how_columns_are_read(capfd):

@@ -28,6 +28,7 @@ from mtnet.estimators.learned import (
     Numbers,
     Scale,
     Settings,
+    check_finite,
     large_enough,
     learn,
     learner_for,
@@ -41,6 +42,10 @@ from mtnet.userdata.schema import Missing, is_present
 STANDARDISED = (
     "the inputs are standardised by the rows of this task alone, which meta_fit did not see: in a "
     "pipeline use meta_fit_pipeline, otherwise the scaler of the rows of meta_fit"
+)
+DIVERGED = (
+    "adaptation gives nan or inf: set a smaller alpha, and check that X and y have the units of "
+    "meta_fit"
 )
 UNCHECKED: dict[str, Any] = {"dtype": None, "ensure_all_finite": False}
 """Inputs may be text, and missing values are checked by column."""
@@ -154,7 +159,9 @@ class FewShot(BaseEstimator):
         made = learner_for(self.learned_.settings, known.data, outputs, self.at_test)
         key = jax.random.key(self.random_state)
         support = Batch(jnp.asarray(x), jnp.asarray(y))
-        self.model_: Any = adapt(made, self.learned_.theta, support, key)
+        model = adapt(made, self.learned_.theta, support, key)
+        check_finite(model, DIVERGED)
+        self.model_: Any = model
         return self
 
     def _check_columns(self, X: Numbers, known: Learned) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,28 +20,38 @@ from mtnet.estimators.columns import width_of
 from mtnet.methods import known, make
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.tasks.groups import Groups, group_tasks, select_groups
-from mtnet.userdata.schema import Column
+from mtnet.userdata.schema import FARTHEST, Column, check_size
 
 Numbers = np.ndarray
 
 
 @dataclass(frozen=True)
 class Scale:
-    """(x - mean) / spread, a number a column."""
+    """Of targets, (y - mean) / spread, a number a column."""
 
     mean: Numbers
     spread: Numbers
 
-    def __call__(self, x: Numbers) -> Numbers:
-        return ((x - self.mean) / self.spread).astype(np.float32)
+    def __call__(self, y: Numbers) -> Numbers:
+        scaled = (y - self.mean) / self.spread
+        far = (np.abs(scaled) > FARTHEST).any(axis=1)
+        if far.any():
+            row = int(np.argmax(far))
+            raise InputError(
+                f"y, row {row + 1}: {y[row].tolist()} is too far from the values of meta_fit (mean "
+                f"{self.mean.tolist()}, standard deviation {self.spread.tolist()})"
+            )
+        return scaled.astype(np.float32)
 
-    def undo(self, x: Numbers) -> Numbers:
-        return x.astype(np.float64) * self.spread + self.mean
+    def undo(self, scaled: Numbers) -> Numbers:
+        return scaled.astype(np.float64) * self.spread + self.mean
 
 
-def scale_of(x: Numbers) -> Scale:
-    spread = x.std(axis=0)
-    return Scale(x.mean(axis=0), np.where(spread > 0, spread, 1.0))
+def scale_of(y: Numbers) -> Scale:
+    for i in range(y.shape[1]):
+        check_size(f"y{i}", y[:, i], "y")
+    spread = y.std(axis=0)
+    return Scale(y.mean(axis=0), np.where(spread > 0, spread, 1.0))
 
 
 class Settings(NamedTuple):
@@ -120,7 +131,7 @@ def learn(rows: Groups, data: Known, settings: Settings, verbose: bool) -> Any:
             f"need; the largest has {rows.count.max()}"
         )
     kept = jax.tree.map(jnp.asarray, select_groups(rows, np.flatnonzero(enough).tolist()))
-    return meta_train(
+    theta = meta_train(
         learner_for(settings, data),
         _family(settings.shots, settings.queries),
         data=kept,
@@ -130,6 +141,14 @@ def learn(rows: Groups, data: Known, settings: Settings, verbose: bool) -> Any:
         key=jax.random.key(settings.random_state),
         progress=verbose,
     ).theta
+    check_finite(theta, "meta-training gives nan or inf: set a smaller beta or alpha")
+    return theta
+
+
+def check_finite(tree: Any, message: str) -> None:
+    arrays = eqx.filter(tree, eqx.is_inexact_array)
+    if not all(np.isfinite(a).all() for a in jax.tree.leaves(arrays)):
+        raise InputError(message)
 
 
 def large_enough(rows: Groups, settings: Settings) -> Numbers:
