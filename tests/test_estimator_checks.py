@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -173,6 +174,13 @@ def test_fit_uses_the_parameters_of_now(regressor, changes):
     again = clone(regressor).set_params(**changes)
     assert (answers(again, X, y) == answers(fresh, X, y)).all()
     assert (answers(again, X, y) != answers(regressor, X, y)).any()
+
+
+def test_meta_fit_forgets_the_task(regressor):
+    X, y, groups = numbers()
+    model = clone(regressor).fit(X[:6], y[:6]).meta_fit(X, y, groups)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
 
 
 def test_a_search_over_any_parameter_is_finite(regressor, tmp_path):

@@ -95,5 +95,6 @@ def test_wrong_use_is_told(regressor, classifier):
         clone(classifier).fit(X[:3], ["a", "a", "a"])
     with pytest.raises(InputError, match="the largest has 12"):
         MTNetRegressor(shots=100).meta_fit(X, y, group)
-    with pytest.raises(InputError, match="of groups"):
-        MTNetRegressor(**SMALL).meta_fit(X, y, group[:5])
+    for kind in (MTNetRegressor, MTNetClassifier):
+        with pytest.raises(InputError, match="144 rows and 5 groups: give one each"):
+            kind(**SMALL).meta_fit(X, np.round(y), group[:5])

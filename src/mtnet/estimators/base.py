@@ -124,6 +124,9 @@ class FewShot(BaseEstimator):
         if self.missing == "mean" and y is not None and np.ndim(y):
             X, y, more = _with_targets(X, y, more)
         X, y = validate_data(self, X, y, **UNCHECKED, **checks)
+        for groups in more:
+            if len(groups) != len(y):
+                raise InputError(f"there are {len(y)} rows and {len(groups)} groups: give one each")
         return plain(X), y, *more
 
     def _meta_fit(self, X: Numbers, y: Numbers, groups: Any, outputs: int, scale: Scale) -> Any:
@@ -142,6 +145,8 @@ class FewShot(BaseEstimator):
             print(f"{len(self.left_out_)} of {len(tasks)} groups have too few rows: left out")
         theta = learn(rows, data, settings, bool(self.verbose))
         self.learned = Learned(theta, settings, data, rows)
+        for name in ("model_", "learned_"):  # an earlier task was adapted to from other theta
+            self.__dict__.pop(name, None)
         return self
 
     def _known(self) -> Learned:
