@@ -199,6 +199,11 @@ def test_a_search_over_any_parameter_is_finite(regressor, tmp_path):
         loaded.set_params(width=9).fit(X, y)
 
 
+def test_parameters_that_nothing_was_learned_with_are_not_saved(regressor, tmp_path):
+    with pytest.raises(InputError, match="changed since meta_fit"):
+        mtnet.save(clone(regressor).set_params(width=9), tmp_path / "model")
+
+
 def test_a_file_keeps_categories_and_gaps(on_mixed, tmp_path):
     X, y, _ = mixed()
     fitted = clone(on_mixed).fit(X[:6], y[:6])

@@ -37,6 +37,8 @@ def save_estimator(estimator: Any, path: Path) -> None:
     arrays: dict[str, Any] = {}
     learned = getattr(estimator, "learned_", estimator.learned)
     if learned is not None:
+        if not hasattr(estimator, "model_") and learned.settings != estimator._settings():
+            raise InputError("parameters have changed since meta_fit: call meta_fit before saving")
         data = learned.data
         arrays = {f"theta{name}": a for name, a in arrays_of(learned.theta).items()}
         arrays |= {"y.mean": data.y.mean, "y.spread": data.y.spread}
