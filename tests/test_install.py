@@ -41,6 +41,17 @@ print(network.config.family)
     assert result.stdout.strip() == "omniglot", result.stderr
 
 
+def test_estimators_need_scikit_learn_only():
+    code = """
+import sys
+del sys.modules["sklearn"]
+import mtnet
+print(mtnet.MTNetRegressor.__name__)
+"""
+    result = python(BLOCK + code)
+    assert result.stdout.strip() == "MTNetRegressor", result.stderr
+
+
 @pytest.mark.parametrize("command", ["train", "fit x.csv", "list", "data get omniglot"])
 def test_a_command_without_its_extra_says_what_to_install(command):
     code = f"from mtnet.cli import main\nsys.exit(main({command.split()!r}))"

@@ -35,7 +35,7 @@ from mtnet.tasks.polynomial import polynomial
 from mtnet.tasks.sine import sine
 
 if TYPE_CHECKING:
-    from mtnet.estimators import MTNetClassifier, MTNetRegressor
+    from mtnet.estimators import MTNetClassifier, MTNetRegressor, meta_fit_pipeline
     from mtnet.storage import load, save
     from mtnet.storage.networks import TrainedNetwork
 
@@ -75,6 +75,7 @@ __all__ = [
     "map_ssvm",
     "matching",
     "matching_fce",
+    "meta_fit_pipeline",
     "meta_lstm",
     "meta_sgd",
     "meta_train",
@@ -104,6 +105,7 @@ _LAZY = {
     "MTNetRegressor": "mtnet.estimators",
     "TrainedNetwork": "mtnet.storage.networks",
     "load": "mtnet.storage",
+    "meta_fit_pipeline": "mtnet.estimators",
     "save": "mtnet.storage",
 }
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from mtnet.errors import InputError
-from mtnet.userdata.table_files import check_size
 
 Missing = Literal["refuse", "mean"]
 MOSTLY = 0.5
@@ -19,6 +18,8 @@ MAX_LEVELS = 100
 """Levels that a category may have if `--categories` does not name it."""
 FARTHEST = 1e6
 """Standard deviations from the training mean; networks overflow at larger inputs."""
+LARGEST = 1e100
+"""Larger numbers, whose squares would overflow, are refused."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,17 @@ def as_numbers(name: str, values: np.ndarray, source: str) -> np.ndarray:
     numbers = np.array([float(v) if present(v) else np.nan for v in values.tolist()])
     check_size(name, numbers, source)
     return numbers
+
+
+def check_size(name: str, numbers: np.ndarray, source: str) -> None:
+    """Raise an InputError that names the first number that is infinite or too large."""
+    large = np.abs(numbers) > LARGEST
+    if large.any():
+        row = int(np.argmax(large))
+        raise InputError(
+            f"{source}, row {row + 1}, column {name!r}: {numbers[row]:g} is too large: correct it, "
+            "or leave it blank"
+        )
 
 
 def has_all(schema: Schema, columns: dict[str, np.ndarray]) -> np.ndarray:

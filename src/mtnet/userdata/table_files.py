@@ -11,11 +11,10 @@ import pyarrow.parquet
 
 from mtnet.errors import InputError, suggest
 from mtnet.files import write_atomically
+from mtnet.userdata.schema import check_size
 from mtnet.userdata.text_tables import Warn, parse_text, typed
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
-LARGEST = 1e100
-"""Larger numbers, whose squares would overflow, are refused."""
 
 
 def read_table(path: Path, na: Sequence[str] = (), warn: Warn = lambda text: None) -> pa.Table:
@@ -67,17 +66,6 @@ def read_column(table: pa.Table, name: str, path: Path) -> np.ndarray:
     numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     check_size(name, numbers, str(path))
     return numbers
-
-
-def check_size(name: str, numbers: np.ndarray, source: str) -> None:
-    """Raise an InputError that names the first number that is infinite or too large."""
-    large = np.abs(numbers) > LARGEST
-    if large.any():
-        row = int(np.argmax(large))
-        raise InputError(
-            f"{source}, row {row + 1}, column {name!r}: {numbers[row]:g} is too large: correct it, "
-            "or leave it blank"
-        )
 
 
 def is_number(kind: pa.DataType) -> bool:
