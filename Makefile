@@ -27,6 +27,7 @@ bench: .venv-bench/ready
 	taskset -c 0 $(BENCH)/python bench/adapt.py
 	$(BENCH)/python bench/images.py
 	$(BENCH)/python bench/embedding.py
+	taskset -c 0 $(BENCH)/python bench/pooled.py
 
 clean:
 	rm -rf .venv .venv-bench
