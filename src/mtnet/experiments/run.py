@@ -162,7 +162,8 @@ def rows_to_keep(
             return False
 
     rows = [r for r in old["rows"] if r["training"] not in chosen and is_same(r["training"])]
-    return [{"command": old["command"], "commit": old.get("commit")} | row for row in rows]
+    origin = {name: old[name] for name in ("command", "commit", "commit_note") if name in old}
+    return [origin | row for row in rows]
 
 
 def find_runs(root: Path, names: Iterable[str], trainings: dict[str, Config]) -> dict[str, Run]:
