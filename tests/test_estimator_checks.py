@@ -102,10 +102,10 @@ def test_a_missing_number_is_the_mean_and_a_missing_level_zeros(on_mixed):
         assert np.isfinite(answers(on_mixed, holes, y)).all()
 
 
-def test_rows_without_a_target_are_left_out_and_counted(on_mixed):
+def test_rows_without_a_target_are_skipped_and_counted(on_mixed):
     X, y, _ = mixed()
     holes = np.concatenate([y[:6], [np.nan]])
-    with pytest.warns(UserWarning, match="1 rows without a target are left out"):
+    with pytest.warns(UserWarning, match="1 rows without a target are skipped"):
         fitted = clone(on_mixed).fit(X[:7], holes)
     assert (fitted.predict(X) == answers(on_mixed, X, y)).all()
     with pytest.raises(ValueError, match="NaN"):

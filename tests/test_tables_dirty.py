@@ -135,10 +135,10 @@ def test_fit_says_how_columns_are_read_and_adapt_and_predict_follow(capfd):
     out, err = capfd.readouterr()
     assert "category: [/bold], b" in out
     assert "ignored" in out
-    assert "1 rows without 'y' are left out" in err
+    assert "1 rows without 'y' are skipped" in err
     write(rows[:ROWS], "new.csv")
     assert main(["adapt", "run", "new.csv", "--out", "m"]) == 0
-    assert "1 rows without 'y' are left out" in capfd.readouterr().err
+    assert "1 rows without 'y' are skipped" in capfd.readouterr().err
     assert main(["predict", "m", "new.csv", "--out", "said.csv"]) == 0
     assert "1 of 24 rows have missing inputs: their means are used" in capfd.readouterr().err
     said = read_table(Path("said.csv"))["predicted y"]

@@ -94,7 +94,7 @@ class FewShot(BaseEstimator):
             at_test: Masks of `fit`: "sample", "expected" or "threshold".
             missing: "refuse": missing inputs are an error. "mean": a missing number is replaced by
                 the mean of `meta_fit`, a missing category is encoded as zeros, and rows without a
-                target are left out, with a warning.
+                target are skipped, with a warning.
             verbose: 1: print how columns are read, and the progress of meta-training.
             random_state: Random seed.
             learned: What an earlier `meta_fit` has learned.
@@ -140,9 +140,9 @@ class FewShot(BaseEstimator):
         standardised = is_standardised(X[np.asarray(groups) == tasks[0]])
         data = Known(columns, named, scale, outputs, self._classes, standardised)
         enough = large_enough(rows, settings)
-        self.left_out_ = [name for name, there in zip(tasks, enough, strict=True) if not there]
-        if self.verbose and self.left_out_:
-            print(f"{len(self.left_out_)} of {len(tasks)} groups have too few rows: left out")
+        self.skipped_ = [name for name, there in zip(tasks, enough, strict=True) if not there]
+        if self.verbose and self.skipped_:
+            print(f"{len(self.skipped_)} of {len(tasks)} groups have too few rows: skipped")
         theta = learn(rows, data, settings, bool(self.verbose))
         self.learned = Learned(theta, settings, data, rows)
         for name in ("model_", "learned_"):  # an earlier task was adapted to from other theta
@@ -223,7 +223,7 @@ def _with_targets(X: Any, y: Any, more: tuple[Any, ...]) -> tuple[Any, Any, tupl
     there = np.all([is_present(c) for c in targets.reshape(len(targets), -1).T], axis=0)
     if there.all():
         return X, y, more
-    warnings.warn(f"{int((~there).sum())} rows without a target are left out", stacklevel=4)
+    warnings.warn(f"{int((~there).sum())} rows without a target are skipped", stacklevel=4)
     rows = np.flatnonzero(there)
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
     return X, y, tuple(_safe_indexing(item, rows) for item in more)

@@ -27,7 +27,7 @@ Numbers = np.ndarray
 
 @dataclass(frozen=True)
 class Scale:
-    """Of targets, (y - mean) / spread, a number a column."""
+    """Scaling of targets, (y - mean) / spread, with one mean and spread per column."""
 
     mean: Numbers
     spread: Numbers

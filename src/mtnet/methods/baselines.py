@@ -100,17 +100,23 @@ def fine_tune(
         def objective(moving: PretrainedParams) -> Scalar:
             return loss(predict(headed(moving, lambda net: net), support.x), support.y)
 
-        def step(moving: PretrainedParams, size: Array) -> tuple[Any, Any]:
-            slope = jax.grad(objective)(moving)
-            moving = jax.tree.map(lambda w, g: (w - size * g).astype(w.dtype), moving, slope)
-            return moving, moving
-
-        _, later = jax.lax.scan(step, moving, rate * decay ** jnp.arange(steps))
-        path = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), moving, later)
+        path = _descend(objective, moving, rate * decay ** jnp.arange(steps))
         joint = partial(join_support, x=support.x, inductive=statistics == "inductive")
         return eqx.filter_vmap(lambda moving: headed(moving, joint))(path)
 
     return _pretrained(net, features, outputs, trajectory, steps, loss, initialise)
+
+
+def _descend(objective: Callable[[Any], Scalar], start: Any, sizes: Float[Array, " steps"]) -> Any:
+    """The arrays after 0, 1, ... gradient steps of these sizes, stacked."""
+
+    def step(arrays: Any, size: Array) -> tuple[Any, Any]:
+        slope = jax.grad(objective)(arrays)
+        arrays = jax.tree.map(lambda w, g: (w - size * g).astype(w.dtype), arrays, slope)
+        return arrays, arrays
+
+    _, later = jax.lax.scan(step, start, sizes)
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, later)
 
 
 @check_options

@@ -22,7 +22,7 @@ def take_body(theta: MetaParams, head: str) -> Body:
     Args:
         theta: Meta-parameters of a gradient method (T is folded into W), or of a method that
             compares features or pretrains.
-        head: The name of the head, which is left out.
+        head: The name of the head, which is not part of the body.
 
     Returns:
         The body.

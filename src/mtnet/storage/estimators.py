@@ -11,8 +11,8 @@ import numpy as np
 from mtnet.check_data import check_data
 from mtnet.errors import InputError, check_name
 from mtnet.files import arrays_of, fill_tree, read_arrays, write_arrays
+from mtnet.userdata.dataset import COLUMN
 
-COLUMN = {"name": str, "mean": float, "spread": float, "levels": (None, [str])}
 ABOUT = {
     "estimator": str,
     "params": {},

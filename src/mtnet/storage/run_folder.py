@@ -105,7 +105,7 @@ def open_run(folder: Path) -> Run:
 
 
 def read_metrics(run: Run, warn: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl; damaged ones are left out, with a warning.
+    """The lines of metrics.jsonl; damaged ones are skipped, with a warning.
 
     A last line without its end was cut off by a crash, and has no warning.
     """
@@ -121,7 +121,7 @@ def read_metrics(run: Run, warn: Callable[[str], None] = lambda _: None) -> list
                 raise ValueError
             metrics.append(value)
         except ValueError:
-            warn(f"line {number} of {run.metrics} is damaged and left out")
+            warn(f"line {number} of {run.metrics} is damaged: skipped")
     return metrics
 
 

@@ -54,7 +54,7 @@ def read_supports(schema: Schema, path: Path, warn: Warn) -> list[Support]:
     if not len(rows):
         raise InputError(f"{path}: column {schema.target.name!r} is empty")
     if len(rows) < len(target):
-        warn(f"{path}: {len(target) - len(rows)} rows without {schema.target.name!r} are left out")
+        warn(f"{path}: {len(target) - len(rows)} rows without {schema.target.name!r} are skipped")
     refuse_missing(schema, columns, rows, source)
     x = _encoded(schema, columns, source, warn)
     numbers = schema.target.levels is None

@@ -92,18 +92,11 @@ def prepare_table(
     columns = _used_columns(table, path, task, inputs, target, named)
     valid = _valid_rows(columns, task, target, source, missing)
     if len(valid) < table.num_rows:
-        warn(f"{table.num_rows - len(valid)} rows without {target!r} are left out")
+        warn(f"{table.num_rows - len(valid)} rows without {target!r} are skipped")
     groups, names = sort_by_group(
         valid, valid, np.array([level_name(v) for v in columns[task][valid].tolist()])
     )
-    omitted = {name: int(n) for name, n in zip(names, groups.count, strict=True) if n < least}
-    if len(omitted) == len(names):
-        raise InputError(
-            f"{path}: no group of {task!r} has the {least} rows that --shots and --queries need; "
-            f"the largest has {max(groups.count)}"
-        )
-    groups = select_groups(groups, [g for g, name in enumerate(names) if name not in omitted])
-    names = [name for name in names if name not in omitted]
+    groups, names, omitted = _large_groups(groups, names, least, f"{path}: no group of {task!r}")
     splits = split_groups(names, seed)
     train = select_groups(groups, splits["train"]).x
     of = lambda name: fit_column(name, columns[name][train], name in named)  # noqa: E731
@@ -112,15 +105,33 @@ def prepare_table(
         check_levels(column, len(train), source, column.name in named)
     refuse_missing(schema, columns, np.sort(groups.x), source)
     x = encode_all(schema, columns, source)[groups.x]
-    if schema.target.levels is not None and len(schema.target.levels) < 2:
-        raise InputError(
-            f"{path}: column {target!r} has one class only, {schema.target.levels[0]!r}: "
-            "it needs at least two"
-        )
+    _check_two_classes(schema.target, path)
     _warn_few_values(schema.target, columns[target][valid], warn)
     y, count = _targets(schema.target, columns[target], groups, source, own_classes)
     rows, use = groups._replace(x=x, y=y), _column_use(table, columns, schema)
     return TableTasks(rows, names, splits, schema, count, omitted, use)
+
+
+def _large_groups(
+    groups: Groups, names: list[str], least: int, none: str
+) -> tuple[Groups, list[str], dict[str, int]]:
+    """The groups with enough rows and their names; the others with their numbers of rows."""
+    omitted = {name: int(n) for name, n in zip(names, groups.count, strict=True) if n < least}
+    if len(omitted) == len(names):
+        raise InputError(
+            f"{none} has the {least} rows that --shots and --queries need; "
+            f"the largest has {max(groups.count)}"
+        )
+    large = [g for g, name in enumerate(names) if name not in omitted]
+    return select_groups(groups, large), [names[g] for g in large], omitted
+
+
+def _check_two_classes(target: Column, path: Path) -> None:
+    if target.levels is not None and len(target.levels) < 2:
+        raise InputError(
+            f"{path}: column {target.name!r} has one class only, {target.levels[0]!r}: "
+            "it needs at least two"
+        )
 
 
 def _used_columns(
