@@ -73,7 +73,7 @@ PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "matching": WARM | EPISODES | {"train_ways": 10, "iterations": 6_000},
     "map-ssvm": WARM | EPISODES | {"train_ways": 8, "iterations": 3_000},
     "fine-tune": WARM | PRETRAINING | FINE_TUNING | {"iterations": 1_000},
-    CLASSIFIER: WARM | PRETRAINING | {"iterations": 12_000, "init_from": "", "log_every": 50},
+    CLASSIFIER: WARM | PRETRAINING | {"iterations": 8_000, "init_from": "", "log_every": 50},
     "meta-lstm": {"meta_batch": 1, "iterations": 80, "validate_every": 40, "init_from": ""},
     "l-maml": {"iterations": 60, "validate_every": 30},
 }
@@ -213,7 +213,7 @@ PARTS = (
         steps=10,
         column=2,
         common=WARM
-        | {"iterations": 12_000, "meta_batch": 4, "schedule": "cosine"}
+        | {"iterations": 3_000, "meta_batch": 4, "schedule": "cosine"}
         | {"queries": 5, "steps": 1, "alpha": 0.05},
         own=PHOTOGRAPHS,
         quick_iterations=10,
