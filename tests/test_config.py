@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from mtnet import InputError
 from mtnet.build import build_family, build_learner, build_optimiser
 from mtnet.config import GROUPS, Config, configure, from_dict, to_dict
+from mtnet.experiments.table3 import TABLE3
 from mtnet.methods import METHODS
 from mtnet.storage.config_file import read_config
 
@@ -178,3 +179,16 @@ def test_a_config_makes_what_it_names():
     theta = build_learner(config).init(jax.random.key(0))
     assert [T.shape for T in theta.T.values()] == [(5, 5), (1, 1)]
     assert build_optimiser(config).init(theta)
+
+
+@pytest.mark.parametrize("part", TABLE3[1::2], ids=lambda e: e.name)
+def test_paper_presets_of_table3_are_the_published_settings(part):
+    assert part.name.endswith("-paper")
+    for method, config in part.trainings(False, 1).items():
+        published = configure(family=config.family, method=method)
+        changed = {
+            name for name, value in to_dict(config).items() if value != to_dict(published)[name]
+        }
+        assert changed <= {"ways", "meta_batch"}
+        assert not config.net.init_from
+        assert config.outer.schedule == "constant"

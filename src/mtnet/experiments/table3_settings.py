@@ -1,0 +1,65 @@
+"""Settings and published numbers of Table 3."""
+
+from typing import Any
+
+STEPS = (3, 5, 10)
+PUBLISHED: dict[str, tuple[str | None, str | None, str | None]] = {
+    "matching": ("98.1", "93.8", "43.56 ± 0.84"),
+    "prototypical": ("97.4", "92.0", "46.61 ± 0.78"),
+    "map-ssvm": ("98.6", "95.4", "50.32 ± 0.80"),
+    "fine-tune": (None, None, "28.86 ± 0.54"),
+    "nearest-neighbour": (None, None, "41.08 ± 0.70"),
+    "meta-lstm": (None, None, "43.44 ± 0.77"),
+    "maml": ("98.7 ± 0.4", "95.8 ± 0.3", "48.70 ± 1.84"),
+    "l-maml": (None, None, "49.40 ± 1.83"),
+    "meta-sgd": ("99.53 ± 0.26", "95.93 ± 0.38", "50.47 ± 1.87"),
+    "t-net": ("99.4 ± 0.3", "96.1 ± 0.3", "50.86 ± 1.82"),
+    "mt-net": ("99.5 ± 0.3", "96.2 ± 0.4", "51.70 ± 1.84"),
+}
+GRADIENT_METHODS = ("maml", "meta-sgd", "t-net", "mt-net")
+OMNIGLOT: dict[str, Any] = {"head_sd": 0.1, "beta": 2e-3, "schedule": "cosine"}
+EPISODES: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 5}
+"""For methods that compare embeddings: one large episode per step, Adam with 0.001."""
+PRETRAINING: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 19, "log_every": 100}
+"""All classes at once, 100 images per step."""
+FINE_TUNING: dict[str, Any] = {"alpha": 0.1, "steps": 10}
+"""While training; the grid below is measured afterwards."""
+GRID: list[dict[str, Any]] = [
+    {"alpha": alpha, "decay": decay, "steps": steps}
+    for alpha in (0.01, 0.1, 1.0, 3.0)
+    for decay in (1.0, 0.8)
+    for steps in STEPS
+]
+"""Fine-tuning as Ravi & Larochelle (2017): step size, its decay and the number of steps are chosen
+on validation tasks."""
+CHARACTERS: dict[str, dict[str, Any]] = {
+    "prototypical": EPISODES | {"train_ways": 60, "iterations": 10_000},
+    "matching": EPISODES | {"train_ways": 20, "iterations": 10_000},
+    "map-ssvm": EPISODES | {"train_ways": 20, "queries": 9, "iterations": 7_000},
+    "fine-tune": PRETRAINING | FINE_TUNING | {"iterations": 4_000},
+    "nearest-neighbour": PRETRAINING | {"iterations": 8_000},
+    "meta-lstm": {"meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
+    "l-maml": {"meta_batch": 8, "iterations": 600},
+}
+CLASSIFIER = "nearest-neighbour"
+"""The training that every other one on photographs starts from: a classifier of all classes."""
+WARM: dict[str, Any] = {"init_from": CLASSIFIER, "augment": True, "validate_every": 500}
+PHOTOGRAPHS: dict[str, dict[str, Any]] = {
+    "prototypical": WARM | EPISODES | {"train_ways": 20, "iterations": 6_000},
+    "matching": WARM | EPISODES | {"train_ways": 10, "iterations": 6_000},
+    "map-ssvm": WARM | EPISODES | {"train_ways": 8, "iterations": 3_000},
+    "fine-tune": WARM | PRETRAINING | FINE_TUNING | {"iterations": 1_000},
+    CLASSIFIER: WARM | PRETRAINING | {"iterations": 8_000, "init_from": "", "log_every": 50},
+    "meta-lstm": {"meta_batch": 1, "iterations": 80, "validate_every": 40, "init_from": ""},
+    "l-maml": {"iterations": 60, "validate_every": 30},
+}
+PROTOCOL = {
+    "metric": "accuracy on query images in percent; the mean over tasks",
+    "test tasks": "classes of the test split only, 1 query image per class, as published",
+    "transductive": "as published: norms see the queries of a task together; for methods that "
+    "compare features, together with its support set",
+    "inductive": "the same network, tested with statistics of the support set only: another "
+    "protocol, not to be compared with published numbers",
+    "measured state": "the best network on validation classes during training",
+    "grids": "settings of adaptation, measured on validation tasks; the best is tested",
+}
