@@ -230,6 +230,22 @@ def test_classify_with_networks_of_other_kinds(tmp_path, capsys):
     assert "trained on sine, not on omniglot" in " ".join(capsys.readouterr().err.split())
 
 
+def test_classify_photographs_of_any_size(tmp_path, monkeypatch, capsys):
+    """The query is a support image in four times the size."""
+    config = configure(method="prototypical", family="mini-imagenet", filters=4)
+    theta = build_learner(config).init(jax.random.key(0))
+    save_network(tmp_path / "net.safetensors", config, theta, {})
+    monkeypatch.chdir(tmp_path)
+    for i, name in enumerate("abc"):
+        pixels = np.random.default_rng(i).integers(0, 256, (60, 84, 3), np.uint8)
+        Image.fromarray(pixels).save(f"{name}.png")
+    Image.fromarray(np.kron(pixels, np.ones((4, 4, 1), np.uint8))).save("large.png")
+    support = ["a.png", "b.png", "c.png"]
+    asked = ["classify", "--network", "net.safetensors", "--support", *support]
+    assert main([*asked, "--query", "large.png"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[1] == "c"
+
+
 @pytest.mark.parametrize("polarity", [False, True])
 def test_thick_ink_is_still_ink(polarity):
     """Where most of the image is ink, its border tells which tone is the background."""

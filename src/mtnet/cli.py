@@ -23,7 +23,7 @@ COMMANDS: dict[str, dict[str, str]] = {  # group -> command -> what it does
         "adapt": "Learn a new task from a few examples.",
         "predict": "Predict with an adapted model.",
         "inspect": "Show what a task may change, or what it changed.",
-        "classify": "Name handwritten characters from one example each.",
+        "classify": "Name characters or photographs from a few examples.",
         "export": "Write a trained network to one file.",
     },
     "research": {

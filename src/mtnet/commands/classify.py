@@ -1,7 +1,8 @@
-"""`mtnet classify`: name handwritten characters from one or a few examples of each."""
+"""`mtnet classify`: name characters or photographs from one or a few examples of each class."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,16 +10,20 @@ import numpy as np
 
 from mtnet.build import build_learner
 from mtnet.commands.common import console, plain_table
-from mtnet.commands.parse import OptionalStr, Paths, Strings, run as run_command
+from mtnet.commands.parse import Flag, OptionalStr, Paths, Strings, run as run_command
 from mtnet.core.losses import predict
 from mtnet.core.types import Batch
 from mtnet.errors import InputError
 from mtnet.methods import METHODS
 from mtnet.storage import load
 from mtnet.storage.networks import TrainedNetwork
+from mtnet.tasks import FAMILIES
+from mtnet.tasks.episodes import as_floats
 from mtnet.userdata.drawings import drawing
+from mtnet.userdata.image_folder import read_images
 
 FIVE, ANY = "omniglot-5way-mt-net", "omniglot-any-prototypical"
+PHOTOGRAPHS = "mini-imagenet-any-prototypical"
 RUN_ONCE = {"xla_backend_optimization_level": 0}
 """The program runs once, so compiling it fast matters more than running it fast."""
 
@@ -31,29 +36,32 @@ def classify(
     support: Paths,
     query: Paths,
     labels: Strings = (),
+    photographs: Flag = False,
     network: OptionalStr = None,
 ) -> None:
-    """Name handwritten characters from one or a few examples of each.
+    """Name characters or photographs from one or a few examples of each class.
 
-    Images may have any size, with dark or light ink; the colour of the border is taken
-    as the background. Batch norm uses all images of a call, so the result for one query
-    depends on the others.
+    Images may have any size. Handwritten characters may have dark or light ink; the
+    colour of the border is taken as the background. Batch norm uses all images of a
+    call, so the result for one query depends on the others.
 
     Args:
         support: Labelled images, one or more per class.
         query: Images to classify.
         labels: The class of each support image, in the same order; images with the same
             label are one class. Default: the file names, one class per image.
-        network: A pretrained network, or a file written by mtnet export. Default: a
-            network for five classes if there are five, else one for any number.
+        photographs: The images are photographs. Default: handwritten characters.
+        network: A pretrained network, or a file written by mtnet export. Default: for
+            characters one for five classes if there are five, else one for any number.
     """
     names, y = classes_of(support, labels)
-    network = network or (FIVE if len(names) == 5 else ANY)
-    trained = load_characters(network)
+    network = network or default_network(len(names), photographs)
+    trained = load_images_network(network)
     check_classes(network, trained, len(names))
     if not query:
         raise InputError("give at least one image to classify: --query x.png")
-    x, queries = (jnp.asarray(np.stack([drawing(p) for p in group])) for group in (support, query))
+    read = READERS[trained.config.family]
+    x, queries = (jnp.asarray(read(list(group))) for group in (support, query))
     probabilities = class_probabilities(trained, Batch(x, jnp.asarray(y)), queries, len(names))
     table = plain_table("image", "label", *names, right=names)
     for path, p in zip(query, probabilities, strict=True):
@@ -76,14 +84,37 @@ def classes_of(support: Paths, labels: Strings) -> tuple[tuple[str, ...], list[i
     return names, [names.index(label) for label in given]
 
 
-def load_characters(name: str) -> TrainedNetwork:
-    """A network that was trained on Omniglot."""
+def default_network(ways: int, photographs: bool) -> str:
+    if photographs:
+        return PHOTOGRAPHS
+    return FIVE if ways == 5 else ANY
+
+
+def load_images_network(name: str) -> TrainedNetwork:
+    """A network that was trained on characters or photographs."""
     trained = load(name)
     if not isinstance(trained, TrainedNetwork):
         raise InputError(f"{name} is not a meta-trained network: mtnet export writes one")
-    if trained.config.family != "omniglot":
-        raise InputError(f"{name} was trained on {trained.config.family}, not on omniglot")
+    if trained.config.family not in READERS:
+        known = " or ".join(READERS)
+        raise InputError(f"{name} was trained on {trained.config.family}, not on {known}")
     return trained
+
+
+def read_drawings(paths: list[Path]) -> np.ndarray:
+    return np.stack([drawing(path) for path in paths])
+
+
+def read_photographs(paths: list[Path]) -> jax.Array:
+    _, _, size, *_ = FAMILIES["mini-imagenet"].shape or ()
+    return as_floats(jnp.asarray(read_images(paths, size, colour=True)))
+
+
+READERS: dict[str, Callable[[list[Path]], np.ndarray | jax.Array]] = {
+    "omniglot": read_drawings,
+    "mini-imagenet": read_photographs,
+}
+"""How images are read, by the family that a network was trained on."""
 
 
 def check_classes(network: str, trained: TrainedNetwork, ways: int) -> None:
