@@ -103,7 +103,7 @@ def noise_of(theta: Theta, tasks: int) -> Tensor:
 
 
 def same(x: Tensor, W: Tensor, stride: int) -> Tensor:
-    """3x3 convolution with TensorFlow's "SAME": an odd row or column of padding is below or on the right."""
+    """3x3 convolution with TensorFlow's "SAME": odd padding is below and on the right."""
     size = x.shape[-1]
     total = max((-(-size // stride) - 1) * stride + 3 - size, 0)
     if total % 2 == 0:

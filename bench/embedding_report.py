@@ -42,8 +42,8 @@ def protocol(load: tuple[float, ...], rounds: int, quick: bool, episodes: dict[s
         },
         "omniglot": "28x28x1, 4 convolutions of 64 filters with stride 2, mean over positions",
         "mini": "84x84x3, 4 convolutions of 32 filters with 2x2 max-pooling, all positions",
-        "network": "3x3 without bias, SAME padding, batch norm with offset, eps 1e-3, ReLU; support "
-        "and queries of an episode are one batch",
+        "network": "3x3 without bias, SAME padding, batch norm with offset, eps 1e-3, ReLU; "
+        "support and queries of an episode are one batch",
         "step": "draw one episode of random pixels (omniglot: rotated classes; mini: flipped and "
         "shifted images), loss, gradient, Adam with a cosine schedule (mini: gradient clipped)",
         "mtnet": "as `mtnet train`, in one process with XLA's threads: a slice is one compiled "
@@ -58,7 +58,7 @@ def protocol(load: tuple[float, ...], rounds: int, quick: bool, episodes: dict[s
         "precision": "float32",
         "timing": "contenders take turns; ms_per_episode is the median over rounds, ratio_to_mtnet "
         "the median of the ratios within a round",
-        "agreement": "every contender repeats loss and gradient of one episode of mtnet in "
+        "agreement": "every contender repeats loss and gradient of one 5-way episode of mtnet in "
         "float64; relative_error is the worst over the loss and each array; mtnet's own is "
         "against PyTorch",
         "episodes_in_a_slice": "2" if quick else episodes,

@@ -43,7 +43,7 @@ class Episode(NamedTuple):
 
 
 class Conv4(nn.Module):
-    """The network without a head, norms with statistics of the batch; starts with mtnet's weights."""
+    """The network without a head, with mtnet's weights; norms with statistics of the batch."""
 
     def __init__(self, net: Any, pool: bool) -> None:
         super().__init__()
