@@ -9,6 +9,7 @@ not timed. Timed is float32, the whole step: draw an episode, loss, gradient, Ad
 
 import os
 import sys
+from concurrent.futures import Executor
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -44,7 +45,9 @@ CHECKED_WAYS = 5
 OUT = Path("results/bench_embedding.json")
 
 
-def contest(part: str, config: Config, rounds: int, steps: int) -> dict[str, Any]:
+def contest(
+    workers: list[Executor], part: str, config: Config, rounds: int, steps: int
+) -> dict[str, Any]:
     """Rows of the contenders; those side by side are compared with mtnet side by side."""
     own = (OURS, OURS + LAYERS) if part == "mini" else (OURS,)
     small = config.replace(train_ways=CHECKED_WAYS)
@@ -55,18 +58,17 @@ def contest(part: str, config: Config, rounds: int, steps: int) -> dict[str, Any
     if {*own} & {*disagreeing}:
         sys.exit(f"mtnet and PyTorch disagree, nothing to compare: relative errors {errors}")
     peers = [way for way in theirs.WAYS if way not in disagreeing]
-    with processes() as workers:
-        contenders = [
-            *(training(config, name, steps)._replace(error=errors[name]) for name in own),
-            *(theirs.training(config, way, steps)._replace(error=errors[way]) for way in peers),
+    contenders = [
+        *(training(config, name, steps)._replace(error=errors[name]) for name in own),
+        *(theirs.training(config, way, steps)._replace(error=errors[way]) for way in peers),
+    ]
+    if len(CORES) > 1:
+        makes = dict.fromkeys(own, training) | dict.fromkeys(peers, theirs.single)
+        contenders += [
+            side_by_side(workers, make, config, c.name, steps, error=c.error, role=c.role)
+            for c, make in zip(contenders, makes.values(), strict=True)
         ]
-        if len(CORES) > 1:
-            makes = dict.fromkeys(own, training) | dict.fromkeys(peers, theirs.single)
-            contenders += [
-                side_by_side(workers, make, config, c.name, steps, error=c.error, role=c.role)
-                for c, make in zip(contenders, makes.values(), strict=True)
-            ]
-        times = in_turns([*contenders, matrix_product()], rounds)
+    times = in_turns([*contenders, matrix_product()], rounds)
     return {
         "rows": [episodes_row(c, times, base(c)) for c in contenders],
         "left_out": [{"contender": n, "relative_error": errors[n]} for n in disagreeing],
@@ -104,7 +106,7 @@ def main(
         "left_out": [],
         "speed": [],
     }
-    with random_images(most_classes()):
+    with random_images(most_classes()), processes() as workers:
         for part in parts:
             often = (rounds + 1) // 2 if part == "mini" else rounds
             for method in METHODS:
@@ -112,7 +114,7 @@ def main(
                 steps = 2 if quick else EPISODES[part]
                 config = settings(part, method)
                 config = config.replace(train_ways=CHECKED_WAYS) if quick else config
-                for key, entries in contest(part, config, often, steps).items():
+                for key, entries in contest(workers, part, config, often, steps).items():
                     found[key] += [{"part": part, "method": method} | e for e in entries]
                 text = f"{part}, {method}: done in {perf_counter() - begin:.0f} s"
                 console.print(text, highlight=False)

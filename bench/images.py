@@ -9,6 +9,7 @@ value is; one that disagrees is not timed. Timed is float32, in processes with o
 
 import os
 import sys
+from concurrent.futures import Executor
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -44,7 +45,7 @@ SLICE_STEPS = {"omniglot": 3, "mini": 1}
 OUT = Path("results/bench_images.json")
 
 
-def contest(part: str, rounds: int, tasks: int | None) -> dict[str, Any]:
+def contest(workers: list[Executor], part: str, rounds: int, tasks: int | None) -> dict[str, Any]:
     """Rows of the contenders, and how much of the machine mtnet's step has used."""
     family, steps = FAMILY[part], SLICE_STEPS[part]
     configs = {name: settings(family, name, tasks) for name in OWN[part]}
@@ -52,23 +53,20 @@ def contest(part: str, rounds: int, tasks: int | None) -> dict[str, Any]:
     errors = {name: theirs.error(plain, work_of(configs[name]), t) for name, t in truths.items()}
     if not max(errors.values()) <= theirs.TOLERANCE:
         sys.exit(f"mtnet and PyTorch disagree, nothing to compare: relative errors {errors}")
-    with processes() as workers:
-        own = [
-            alone(workers[0], training, c, name, steps, error=errors[name], role="mtnet")
-            for name, c in configs.items()
+    own = [
+        alone(workers[0], training, c, name, steps, error=errors[name], role="mtnet")
+        for name, c in configs.items()
+    ]
+    peers, disagreeing = theirs.contenders(workers[0], configs[MT_NET], truths[MT_NET], steps)
+    contenders = [*own, *peers]
+    if len(CORES) > 1:
+        makes = ((own[0], training), (peers[0], theirs.meta_gradients))
+        contenders += [
+            side_by_side(workers, make, configs[MT_NET], c.name, steps, error=c.error, role=c.role)
+            for c, make in makes
         ]
-        peers, disagreeing = theirs.contenders(workers[0], configs[MT_NET], truths[MT_NET], steps)
-        contenders = [*own, *peers]
-        if len(CORES) > 1:
-            makes = ((own[0], training), (peers[0], theirs.meta_gradients))
-            contenders += [
-                side_by_side(
-                    workers, make, configs[MT_NET], c.name, steps, error=c.error, role=c.role
-                )
-                for c, make in makes
-            ]
-        contenders.append(alone(workers[0], matrix_product, None, PRODUCT, 20, role="reference"))
-        times = in_turns(contenders, rounds)
+    contenders.append(alone(workers[0], matrix_product, None, PRODUCT, 20, role="reference"))
+    times = in_turns(contenders, rounds)
     return {
         "rows": [row(c, times, base(c)) for c in contenders],
         "left_out": [{"contender": c.name, "relative_error": c.error} for c in disagreeing],
@@ -84,14 +82,14 @@ def base(contender: Contender) -> str:
     return MT_NET + SIDE if contender.name.endswith(SIDE) else MT_NET
 
 
-def measure(part: Part, rounds: int, quick: bool) -> dict[str, Any]:
+def measure(workers: list[Executor], part: Part, rounds: int, quick: bool) -> dict[str, Any]:
     slow_rounds = (rounds + 1) // 2
     if part == "omniglot":
-        return contest(part, rounds, 4 if quick else None)
+        return contest(workers, part, rounds, 4 if quick else None)
     if part == "mini":
-        return contest(part, slow_rounds, 1 if quick else None)
+        return contest(workers, part, slow_rounds, 1 if quick else None)
     if part == "memory":
-        return memory(slow_rounds, 1 if quick else None, (5,) if quick else STEPS)
+        return memory(workers[0], slow_rounds, 1 if quick else None, (5,) if quick else STEPS)
     return start()
 
 
@@ -114,10 +112,10 @@ def main(
         "command": "python bench/images.py",
         "protocol": protocol(load, rounds, quick),
     } | {key: [] for key in LISTS}
-    with random_images():
+    with random_images(), processes() as workers:
         for part in parts:
             begin = perf_counter()
-            for key, entries in measure(part, rounds, quick).items():
+            for key, entries in measure(workers, part, rounds, quick).items():
                 found[key] += [{"part": part} | e for e in entries]
             console.print(f"{part}: done in {perf_counter() - begin:.0f} s", highlight=False)
     show(found | {"targets": targets(found)}, console)

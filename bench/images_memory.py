@@ -1,12 +1,12 @@
 """Memory of a compiled meta-step on mini-ImageNet, and the time that remat costs."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import product
 from typing import Any
 
 from images_ours import UNTUNED, settings, traced, training
 from ours import MT_NET
-from pinned import alone, processes
+from pinned import alone
 from report import row
 from timing import in_turns
 
@@ -15,19 +15,19 @@ STEPS = (1, 5, 10)
 ONE = f"{MT_NET}, one process"
 
 
-def memory(rounds: int, tasks: int | None, steps: tuple[int, ...] = STEPS) -> dict[str, Any]:
+def memory(
+    first: Executor, rounds: int, tasks: int | None, steps: tuple[int, ...] = STEPS
+) -> dict[str, Any]:
     with ThreadPoolExecutor(2) as pool:  # the programs are compiled, not run
         found = list(pool.map(lambda a: peak(tasks, *a), product(steps, (False, True))))
     configs = {
         ONE: settings("mini-imagenet", tasks=tasks),
         f"{ONE}, remat": settings("mini-imagenet", tasks=tasks, remat=True),
     }
-    with processes() as workers:
-        own = [
-            alone(workers[0], training, config, name, 1, role="mtnet")
-            for name, config in configs.items()
-        ]
-        times = in_turns(own, rounds)
+    own = [
+        alone(first, training, config, name, 1, role="mtnet") for name, config in configs.items()
+    ]
+    times = in_turns(own, rounds)
     return {"rows": [row(c, times, ONE) for c in own], "memory": found}
 
 
