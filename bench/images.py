@@ -37,6 +37,7 @@ from rich.console import Console
 from timing import in_turns
 
 import mtnet
+from mtnet.config import Config
 
 Part = Literal["omniglot", "mini", "memory", "start"]
 FAMILY = {"omniglot": "omniglot", "mini": "mini-imagenet"}
@@ -49,15 +50,17 @@ def contest(workers: list[Executor], part: str, rounds: int, tasks: int | None) 
     """Rows of the contenders, and how much of the machine mtnet's step has used."""
     family, steps = FAMILY[part], SLICE_STEPS[part]
     configs = {name: settings(family, name, tasks) for name in OWN[part]}
-    truths = {name: reference(settings(family, name, tasks=1), name) for name in configs}
-    errors = {name: theirs.error(plain, work_of(configs[name]), t) for name, t in truths.items()}
+    small = {name: checked(config) for name, config in configs.items()}
+    truths = {name: reference(config, name) for name, config in small.items()}
+    errors = {name: theirs.error(plain, work_of(small[name]), t) for name, t in truths.items()}
     if not max(errors.values()) <= theirs.TOLERANCE:
         sys.exit(f"mtnet and PyTorch disagree, nothing to compare: relative errors {errors}")
     own = [
         alone(workers[0], training, c, name, steps, error=errors[name], role="mtnet")
         for name, c in configs.items()
     ]
-    peers, disagreeing = theirs.contenders(workers[0], configs[MT_NET], truths[MT_NET], steps)
+    by_way = theirs.errors(work_of(small[MT_NET]), truths[MT_NET])
+    peers, disagreeing = theirs.contenders(workers[0], configs[MT_NET], by_way, steps)
     contenders = [*own, *peers]
     if len(CORES) > 1:
         makes = ((own[0], training), (peers[0], theirs.meta_gradients))
@@ -75,6 +78,12 @@ def contest(workers: list[Executor], part: str, rounds: int, tasks: int | None) 
             for c in own
         ],
     }
+
+
+def checked(config: Config) -> Config:
+    """The task that every contender repeats in float64: it has few images and steps."""
+    steps = min(config.inner.steps, 2)
+    return config.replace(meta_batch=1, tasks_per_vmap=1, queries=1, steps=steps)
 
 
 def base(contender: Contender) -> str:

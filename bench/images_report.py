@@ -45,7 +45,8 @@ def protocol(load: tuple[float, ...], rounds: int, quick: bool) -> Row:
         "tasks are drawn beforehand",
         "timing": "contenders take turns; ms_per_step is the median over rounds, ratio_to_mt_net "
         "the median of the ratios within a round",
-        "agreement": "every contender repeats one meta-gradient of mtnet in float64 on one task; "
+        "agreement": "every contender repeats one meta-gradient of mtnet in float64 on one task "
+        "with 1 query per class and at most 2 inner steps; "
         "relative_error is the worst over the loss and each array; mtnet's own is against PyTorch",
         "operations": "gflop_in_products: 2 m n k of every matrix product and convolution in the "
         "traced program, loops counted; the matrix product has one core",

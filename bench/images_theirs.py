@@ -47,16 +47,14 @@ def meta_gradients(config: Config, name: str, steps: int) -> Contender:
 
 
 def contenders(
-    first: Executor, config: Config, truth: Reference, steps: int
+    first: Executor, config: Config, errors: dict[str, float], steps: int
 ) -> tuple[list[Contender], list[Contender]]:
     """Every peer, written in the way that is fastest, and those that disagree with mtnet.
 
     The fastest peer is first.
     """
-    work = net.work_of(config)
     ways = [
-        alone(first, meta_gradients, config, name, steps, error=error(make, work, truth))
-        for name, make in WAYS.items()
+        alone(first, meta_gradients, config, name, steps, error=e) for name, e in errors.items()
     ]
     took = {c.name: second_slice(c) for c in ways if c.error <= TOLERANCE}
     fastest: dict[str, Contender] = {}
@@ -68,6 +66,10 @@ def contenders(
 def second_slice(contender: Contender) -> float:
     contender.run(contender.steps or 1)
     return seconds(contender.run, contender.steps or 1)
+
+
+def errors(work: net.Work, truth: Reference) -> dict[str, float]:
+    return {name: error(make, work, truth) for name, make in WAYS.items()}
 
 
 def error(make: net.Make, work: net.Work, truth: Any) -> float:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Any
 
 from common import Contender
@@ -22,12 +23,24 @@ def processes() -> Iterator[list[Executor]]:
     spawn = get_context("spawn")
     with ExitStack() as stack:
         yield [
-            stack.enter_context(ProcessPoolExecutor(1, spawn, os.sched_setaffinity, (0, {core})))
-            for core in CORES
+            stack.enter_context(ProcessPoolExecutor(1, spawn, _keep_to, (core,))) for core in CORES
         ]
 
 
-def alone(first: Executor, make: Make, config: Any, name: str, steps: int, **about: Any):
+def _keep_to(core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A benchmark that is killed leaves no processes behind."""
+    parent_process().join()
+    os._exit(1)
+
+
+def alone(
+    first: Executor, make: Make, config: Any, name: str, steps: int, **about: Any
+) -> Contender:
     """The contender in one process, with one core."""
     return Contender(name, _run_in([first], make, config, name), steps, 1, **about)
 
