@@ -2,7 +2,7 @@
 
 import jax
 import numpy as np
-from images_ours import UNTUNED, traced_as
+from images_ours import UNTUNED, in_float64, traced_as
 from ours import Reference, rough
 
 from mtnet.build import build_learner, build_training_family, load_data
@@ -29,7 +29,7 @@ def reference(config: Config, name: str = OURS) -> Reference:
     with jax.enable_x64(True), traced_as(name):
         learner, pixels = build_learner(config, ways=config.tasks.train_ways), load_data(config)
         theta = rough(learner.init(jax.random.key(0)), jax.random.key(3))
-        episode = build_training_family(config, pixels).sample(jax.random.key(1))
+        episode = in_float64(build_training_family(config, pixels)).sample(jax.random.key(1))
         value_and_gradient = jax.jit(jax.value_and_grad(learner.loss), compiler_options=UNTUNED)
         loss, gradient = value_and_gradient(theta, episode, jax.random.key(2))
         support, query = jax.tree.map(np.asarray, episode)

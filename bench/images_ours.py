@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from common import Contender
 from ours import LAYERS, MAML, MT_NET, Reference, layer_by_layer, rough, with_draws
@@ -17,6 +18,7 @@ from ours import LAYERS, MAML, MT_NET, Reference, layer_by_layer, rough, with_dr
 from mtnet.build import build_family, build_learner, init_members, load_data
 from mtnet.config import Config, configure
 from mtnet.core.outer import meta_gradient
+from mtnet.core.types import Episode, Family
 from mtnet.datasets.cache import write_images
 from mtnet.tasks import FAMILIES
 from mtnet.training.compiled import compile_chunk
@@ -80,6 +82,16 @@ def traced(config: Config, name: str = MT_NET) -> Any:
         return compile_chunk(config).trace(state, load_data(config), 1)
 
 
+def in_float64(family: Family) -> Family:
+    """The family with images in float64, so that the first layer is computed in float64 too."""
+
+    def sample(key: jax.Array) -> Episode:
+        support, query = family.draw(key)
+        return Episode(*(b._replace(x=b.x.astype(jnp.float64)) for b in (support, query)))
+
+    return family._replace(sample=sample)
+
+
 def reference(config: Config, name: str = MT_NET) -> Reference:
     """One meta-gradient in float64, with its tasks and its mask noise."""
     with jax.enable_x64(True), traced_as(name):
@@ -89,8 +101,8 @@ def reference(config: Config, name: str = MT_NET) -> Reference:
 
         @partial(jax.jit, compiler_options=UNTUNED)
         def gradient(theta, keys, pixels):
-            return meta_gradient(
-                learner, build_family(config, pixels), theta, keys, config.outer.tasks_per_vmap
-            )
+            family = in_float64(build_family(config, pixels))
+            return meta_gradient(learner, family, theta, keys, config.outer.tasks_per_vmap)
 
-        return with_draws(build_family(config, pixels), theta, keys, *gradient(theta, keys, pixels))
+        family = in_float64(build_family(config, pixels))
+        return with_draws(family, theta, keys, *gradient(theta, keys, pixels))
