@@ -92,23 +92,22 @@ def base(contender: Contender) -> str:
 
 
 def measure(workers: list[Executor], part: Part, rounds: int, quick: bool) -> dict[str, Any]:
-    slow_rounds = (rounds + 1) // 2
     if part == "omniglot":
         return contest(workers, part, rounds, 4 if quick else None)
     if part == "mini":
-        return contest(workers, part, slow_rounds, 1 if quick else None)
+        return contest(workers, part, rounds, 1 if quick else None)
     if part == "memory":
-        return memory(workers[0], slow_rounds, 1 if quick else None, (5,) if quick else STEPS)
+        return memory(workers[0], rounds, 1 if quick else None, (5,) if quick else STEPS)
     return start()
 
 
 def main(
-    rounds: int = 5, quick: bool = False, only: Part | None = None, out: Path | None = None
+    rounds: int = 3, quick: bool = False, only: Part | None = None, out: Path | None = None
 ) -> None:
     """Benchmark the MT-nets for images.
 
     Args:
-        rounds: Times that every contender is timed; half as many for mini-ImageNet.
+        rounds: Times that every contender is timed.
         quick: Few tasks and one round, to see that all works; nothing is written without --out.
         only: Run this part; the others stay as they are in the results file.
         out: Results file. Default: results/bench_images.json.

@@ -10,7 +10,7 @@ from pinned import alone
 from report import row
 from timing import in_turns
 
-STEPS = (1, 5, 10)
+STEPS = (5, 10)
 """Inner steps."""
 ONE = f"{MT_NET}, one process"
 
