@@ -1,9 +1,9 @@
-"""Milliseconds to adapt to a new task from Python, one by one and a thousand at once.
+"""Milliseconds to adapt to new tasks from Python, one by one and 1000 in one call.
 
     taskset -c 0 python bench/adapt.py [--rounds N] [--quick] [--out F]
 
-Compiled before; the network is ready when the clock stops. Random weights and random pixels: the
-arithmetic is the same as for trained ones.
+Compilation is not timed; timing ends when the arrays of the adapted network are computed. Weights
+and pixels are random, which does not change the arithmetic.
 """
 
 import os
@@ -20,16 +20,16 @@ from timing import in_turns, milliseconds, ratio
 
 import mtnet
 from mtnet.build import build_learner
-from mtnet.config import preset
+from mtnet.config import configure
 from mtnet.core.types import Batch
 
 OUT = Path("results/bench_adapt.json")
-SINE, OMNIGLOT = "sine, 10 points, 1 step", "Omniglot, 5 pictures, 1 step"
+SINE, OMNIGLOT = "sine, 10 points, 1 step", "Omniglot, 5 images, 1 step"
 TOGETHER, APART = "sine, tasks in one call", "sine, the same tasks one by one"
 
 
 def supports(name: str, count: int) -> Batch:
-    """Support sets of so many tasks."""
+    """Support sets of `count` tasks."""
     keys = jax.random.split(jax.random.key(1), count)
     if name == SINE:
         return jax.vmap(mtnet.sine().sample)(keys).support
@@ -39,7 +39,7 @@ def supports(name: str, count: int) -> Batch:
 
 def one(name: str, family: str) -> Contender:
     """Adapt to one task after another."""
-    learner = build_learner(preset(family))
+    learner = build_learner(configure(family=family))
     theta = learner.init(jax.random.key(0))
     tasks = [jax.tree.map(lambda a, i=i: a[i], supports(name, 8)) for i in range(8)]
 
@@ -53,8 +53,8 @@ def one(name: str, family: str) -> Contender:
 
 
 def many(count: int) -> list[Contender]:
-    """So many tasks in one call, and the same in as many."""
-    learner = build_learner(preset("sine"))
+    """`count` tasks in one call, and the same tasks one by one."""
+    learner = build_learner(configure(family="sine"))
     theta, key, tasks = learner.init(jax.random.key(0)), jax.random.key(0), supports(SINE, count)
     each = [jax.tree.map(lambda a, i=i: a[i], tasks) for i in range(count)]
 
@@ -74,9 +74,9 @@ def main(rounds: int = 7, quick: bool = False, out: Path | None = None) -> None:
     """Time adaptation.
 
     Args:
-        rounds: how often everything is timed.
-        quick: two rounds of 50 tasks; nothing is written without --out.
-        out: where the results go (results/bench_adapt.json).
+        rounds: Times that everything is timed.
+        quick: Two rounds of 50 tasks; nothing is written without --out.
+        out: Results file. Default: results/bench_adapt.json.
     """
     count, rounds = (50, 2) if quick else (1000, rounds)
     load = os.getloadavg()

@@ -1,8 +1,8 @@
-"""The convolutional MT-net in PyTorch: A = T W in each cell, a row mask for each task.
+"""The convolutional MT-net in PyTorch: A = T W per cell, a row mask per task.
 
-A peer is `make(work, theta) -> step`; `step(tasks, noise)` leaves the second-order meta-gradient
-in the `.grad` of theta and gives the mean query loss. T is folded into W, which is less work than
-a 1x1 convolution after each convolution.
+A peer is `make(work, theta) -> step`; `step(tasks, noise)` writes the second-order meta-gradient to
+the `.grad` of theta and returns the mean query loss. T is multiplied into W, which is less work
+than a 1x1 convolution after each convolution.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from mtnet.core.norms import EPSILON
 
 
 class Work(NamedTuple):
-    """What a task is learned with, and the kind of network."""
+    """Settings of the inner loop, and the kind of network."""
 
     pool: bool
     alpha: float
@@ -31,14 +31,14 @@ class Theta(NamedTuple):
 
     W: list[Tensor]
     T: list[Tensor]
-    """One a cell; the head's stands there twice, for weight and bias."""
+    """One per cell; that of the head is there twice, for weight and bias."""
     zeta: Tensor
     """The logits of all rows, one cell after the other."""
     offsets: list[Tensor]
 
 
 class Tasks(NamedTuple):
-    """Support and query sets: pictures (tasks, examples, channels, height, width) and labels."""
+    """Support and query sets: images (tasks, examples, channels, height, width) and labels."""
 
     x: Tensor
     y: Tensor
@@ -103,7 +103,7 @@ def noise_of(theta: Theta, tasks: int) -> Tensor:
 
 
 def same(x: Tensor, W: Tensor, stride: int) -> Tensor:
-    """3x3 convolution with TensorFlow's "SAME": what is odd is padded below and on the right."""
+    """3x3 convolution with TensorFlow's "SAME": odd padding is below and on the right."""
     size = x.shape[-1]
     total = max((-(-size // stride) - 1) * stride + 3 - size, 0)
     if total % 2 == 0:
@@ -128,7 +128,7 @@ def moved(work: Work, W: Sequence[Tensor], M: Sequence[Tensor], G: Sequence[Tens
 
 
 def plain(work: Work, theta: Theta) -> Step:
-    """loop: autograd.grad with a graph, and one backward a task."""
+    """loop: autograd.grad with a graph, and one backward per task."""
 
     def one(noise: Tensor, x: Tensor, y: Tensor, query_x: Tensor, query_y: Tensor) -> Tensor:
         W, M = theta.W, masks(theta, noise)
@@ -207,7 +207,7 @@ def func_loop(work: Work, theta: Theta) -> Step:
         for task in zip(noise, *tasks, strict=True):
             with torch.no_grad():
                 slope, loss = value_and_gradient(theta, *task)
-            # T of the head stands twice in theta: both slopes are its own.
+            # T of the head is in theta twice: its gradient is the sum
             pairs = [(theta.W, slope.W), (theta.T, slope.T), (theta.offsets, slope.offsets)]
             pairs.append(([theta.zeta], [slope.zeta]))
             for parameters, slopes in pairs:

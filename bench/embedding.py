@@ -1,14 +1,15 @@
-"""Training episodes a second of the methods that compare, against PyTorch.
+"""Training episodes per second of the metric-based methods, against PyTorch.
 
     python bench/embedding.py [--rounds N] [--quick] [--only omniglot|mini] [--out F]
 
-The settings are those of Table 3, the pictures random pixels. Every contender first repeats loss
-and gradient of one episode of mtnet's in float64; one that disagrees is not timed. Timed is
-float32, the whole step: draw an episode, loss, gradient, Adam.
+The settings are those of Table 3, but from random weights; the images are random pixels. Every
+contender first repeats loss and gradient of one episode of mtnet in float64; one that disagrees is
+not timed. Timed is float32, the whole step: draw an episode, loss, gradient, Adam.
 """
 
 import os
 import sys
+from concurrent.futures import Executor
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -22,80 +23,77 @@ except ImportError as missing:
 import embedding_theirs as theirs
 import tyro
 from common import Contender
-from embedding_ours import (
-    METHODS,
-    OURS,
-    SIDE,
-    contender,
-    most_classes,
-    reference,
-    settings,
-    side_by_side,
-)
+from embedding_ours import METHODS, OURS, most_classes, reference, settings
 from embedding_report import PARTS, episodes_row, merged, protocol, show, targets
 from flops import matrix_product, product_flops, speed
-from images_ours import random_pictures, traced
+from images_ours import random_images, traced, training
 from images_theirs import TOLERANCE
+from ours import LAYERS
+from pinned import CORES, SIDE, processes, side_by_side
 from report import write
 from rich.console import Console
 from timing import in_turns
 
 import mtnet
-from mtnet.commands.common import cores
 from mtnet.config import Config
-from mtnet.training.processes import workers
 
 Part = Literal["omniglot", "mini"]
-EPISODES = {"omniglot": 10, "mini": 4}
-"""In a timed slice, and in one compiled program of mtnet's."""
+EPISODES = {"omniglot": 6, "mini": 2}
+"""Per timed slice, which is one compiled program of mtnet."""
+CHECKED_WAYS = 5
+"""Classes of the episode that every contender repeats in float64."""
 OUT = Path("results/bench_embedding.json")
 
 
-def contest(config: Config, rounds: int, steps: int) -> dict[str, Any]:
-    """Rows of the contenders; those side by side are held against mtnet's side by side."""
-    truth = reference(config)
-    errors = {name: theirs.error(config, name, truth) for name in theirs.WAYS}
-    best = min(errors.values())
-    if not best <= TOLERANCE:
-        sys.exit("mtnet and PyTorch disagree: nothing to compare")
-    products = product_flops(traced(config).jaxpr.jaxpr)
-    agreeing = [name for name in theirs.WAYS if errors[name] <= TOLERANCE]
-    with workers(cores()) as pool:
-        taking_part = [
-            contender(config, OURS, steps, best),
-            *(theirs.contender(config, name, steps, errors[name]) for name in agreeing),
-            side_by_side(pool, contender, config, OURS, steps, best, "mtnet"),
-            *(
-                side_by_side(pool, theirs.single, config, name, steps, errors[name], "peer")
-                for name in agreeing
-            ),
+def contest(
+    workers: list[Executor], part: str, config: Config, rounds: int, steps: int
+) -> dict[str, Any]:
+    """Rows of the contenders; those side by side are compared with mtnet side by side."""
+    own = (OURS, OURS + LAYERS) if part == "mini" else (OURS,)
+    small = config.replace(train_ways=CHECKED_WAYS)
+    truths = {name: reference(small, name) for name in own}
+    errors = {way: theirs.error(small, way, truths[OURS]) for way in theirs.WAYS}
+    errors |= {name: theirs.error(small, theirs.PLAIN, truth) for name, truth in truths.items()}
+    disagreeing = [name for name, e in errors.items() if not e <= TOLERANCE]
+    if {*own} & {*disagreeing}:
+        sys.exit(f"mtnet and PyTorch disagree, nothing to compare: relative errors {errors}")
+    peers = [way for way in theirs.WAYS if way not in disagreeing]
+    contenders = [
+        *(training(config, name, steps)._replace(error=errors[name]) for name in own),
+        *(theirs.training(config, way, steps)._replace(error=errors[way]) for way in peers),
+    ]
+    if len(CORES) > 1:
+        makes = dict.fromkeys(own, training) | dict.fromkeys(peers, theirs.single)
+        contenders += [
+            side_by_side(workers, make, config, c.name, steps, error=c.error, role=c.role)
+            for c, make in zip(contenders, makes.values(), strict=True)
         ]
-        times = in_turns([*taking_part, matrix_product()], rounds)
+    times = in_turns([*contenders, matrix_product()], rounds)
     return {
-        "rows": [episodes_row(c, times, base(c)) for c in taking_part],
-        "left_out": [
-            {"contender": name, "relative_error": e}
-            for name, e in errors.items()
-            if name not in agreeing
+        "rows": [episodes_row(c, times, base(c)) for c in contenders],
+        "left_out": [{"contender": n, "relative_error": errors[n]} for n in disagreeing],
+        "speed": [
+            speed(product_flops(traced(config, name).jaxpr.jaxpr), name, times) for name in own
         ],
-        "speed": [speed(products, c.name, times) for c in taking_part],
     }
 
 
 def base(contender: Contender) -> str:
+    """What the contender is compared with."""
     return OURS + SIDE if contender.name.endswith(SIDE) else OURS
 
 
 def main(
-    rounds: int = 7, quick: bool = False, only: Part | None = None, out: Path | None = None
+    rounds: int = 3, quick: bool = False, only: Part | None = None, out: Path | None = None
 ) -> None:
-    """Benchmark the methods that compare.
+    """Benchmark the metric-based methods.
 
     Args:
-        rounds: how often every contender is timed; half as often on mini-ImageNet.
-        quick: one round of two episodes, to see that all works; nothing is written without --out.
-        only: this part; the other stays as it is in the file.
-        out: where the results go (results/bench_embedding.json).
+        rounds: Times that every contender is timed.
+        quick: One round of two small episodes, to see that all works; nothing is written without
+            --out.
+        only: Run this part; the other stays as it is in the results file.
+        out: Results file. Default: results/bench_embedding.json.
     """
     console, load, rounds = Console(), os.getloadavg(), 1 if quick else rounds
     parts = (only,) if only else PARTS
@@ -108,13 +106,14 @@ def main(
         "left_out": [],
         "speed": [],
     }
-    with random_pictures(most_classes()):
+    with random_images(most_classes()), processes() as workers:
         for part in parts:
-            often = max(1, rounds // 2) if part == "mini" else rounds
             for method in METHODS:
                 begin = perf_counter()
                 steps = 2 if quick else EPISODES[part]
-                for key, entries in contest(settings(part, method), often, steps).items():
+                config = settings(part, method)
+                config = config.replace(train_ways=CHECKED_WAYS) if quick else config
+                for key, entries in contest(workers, part, config, rounds, steps).items():
                     found[key] += [{"part": part, "method": method} | e for e in entries]
                 text = f"{part}, {method}: done in {perf_counter() - begin:.0f} s"
                 console.print(text, highlight=False)

@@ -1,4 +1,7 @@
-"""Methods that compare, in PyTorch: the network, the losses, and how each peer trains."""
+"""Metric-based methods in PyTorch: the network, the losses, and how each peer trains.
+
+As in mtnet, support and queries of an episode go through the network as one batch.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,6 +13,7 @@ from common import Contender
 from conv_theirs import parameter, same
 from images_theirs import worst
 from ours import Reference
+from pinned import CORES
 from torch import Tensor, nn
 from torch.nn.functional import (
     batch_norm,
@@ -22,7 +26,6 @@ from torch.nn.functional import (
 )
 
 from mtnet.build import build_learner, load_data
-from mtnet.commands.common import cores
 from mtnet.config import Config
 from mtnet.core.norms import EPSILON
 from mtnet.methods.metric_based import COSINE_SCALE
@@ -31,7 +34,7 @@ Embed = Callable[[Tensor], Tensor]
 
 
 class Episode(NamedTuple):
-    """Pictures (examples, channels, height, width), class by class, and their labels."""
+    """Images (examples, channels, height, width), class by class, and their labels."""
 
     x: Tensor
     y: Tensor
@@ -40,7 +43,7 @@ class Episode(NamedTuple):
 
 
 class Conv4(nn.Module):
-    """The network without a head, norms with statistics of the batch; begins as mtnet's."""
+    """The network without a head, with mtnet's weights; norms with statistics of the batch."""
 
     def __init__(self, net: Any, pool: bool) -> None:
         super().__init__()
@@ -56,23 +59,30 @@ class Conv4(nn.Module):
         return x.flatten(1) if self.pool else x.mean((2, 3))
 
 
+def features(embed: Embed, episode: Episode) -> tuple[Tensor, Tensor]:
+    """Of support and queries, normalised as one batch."""
+    f = embed(torch.cat([episode.x, episode.query_x]))
+    return f[: len(episode.y)], f[len(episode.y) :]
+
+
 def prototypical(embed: Embed, episode: Episode) -> Tensor:
-    ways = len(episode.y.unique())
-    prototypes = embed(episode.x).unflatten(0, (ways, -1)).mean(1)
-    distances = torch.cdist(embed(episode.query_x), prototypes)
+    support, queries = features(embed, episode)
+    prototypes = support.unflatten(0, (len(episode.y.unique()), -1)).mean(1)
+    distances = torch.cdist(queries, prototypes)
     return cross_entropy(-distances.square(), episode.query_y)
 
 
 def matching(embed: Embed, episode: Episode) -> Tensor:
-    cosines = normalize(embed(episode.query_x)) @ normalize(embed(episode.x)).T
+    support, queries = features(embed, episode)
+    cosines = normalize(queries) @ normalize(support).T
     attention = (COSINE_SCALE * cosines).softmax(1)
     return nll_loss((attention @ one_hot(episode.y).to(cosines)).log(), episode.query_y)
 
 
 def map_ssvm(embed: Embed, episode: Episode) -> Tensor:
-    """All points rank the others at once; the loop goes over P, which is shorter than N."""
+    """All points rank the others at once; the loop is over P, which is smaller than N."""
     y = torch.cat([episode.y, episode.query_y])
-    f = normalize(embed(torch.cat([episode.x, episode.query_x])))
+    f = normalize(torch.cat(features(embed, episode)))
     phi, relevant = COSINE_SCALE * f @ f.T, y[:, None] == y
     others = relevant & ~torch.eye(len(y), dtype=torch.bool)
     a, b = (phi[which].view(len(y), -1) for which in (others, ~relevant))
@@ -113,8 +123,9 @@ def channels_last(net: nn.Module) -> Embed:
     return lambda x: net(x.to(memory_format=torch.channels_last))
 
 
+PLAIN = "plain PyTorch"
 WAYS: dict[str, Callable[[nn.Module], Embed]] = {
-    "plain PyTorch": plain,
+    PLAIN: plain,
     "PyTorch, channels last": channels_last,
 }
 
@@ -133,17 +144,33 @@ def sample(pixels: Tensor, config: Config) -> Episode:
         turns = torch.randint(4, (ways,))
         for k in range(1, 4):
             x[turns == k] = torch.rot90(x[turns == k], k, (-2, -1))
+    if config.tasks.augment:
+        x = vary(x)
     x, y = x.float() / 255, torch.arange(ways)[:, None].expand(ways, count)
     parts = (x[:, :shots], y[:, :shots], x[:, shots:], y[:, shots:])
     return Episode(*(part.flatten(0, 1) for part in parts))
 
 
-def contender(
-    config: Config, name: str, steps: int, error: float = 0.0, threads: int | None = None
-) -> Contender:
-    """Training with Adam as the settings have it; `threads`: PyTorch takes all by itself."""
+def vary(x: Tensor) -> Tensor:
+    """Flip each image at random and shift it by up to a tenth, as `mtnet.tasks.episodes.vary`."""
+    images, (height, width) = x.flatten(0, 1), x.shape[-2:]
+    flipped = torch.rand(len(images)) < 0.5
+    images[flipped] = images[flipped].flip(-1)
+    for axis, size in ((-2, height), (-1, width)):
+        mirrored = np.pad(np.arange(size), size // 10, mode="reflect")
+        images = images.index_select(axis, torch.from_numpy(mirrored))
+    rows, columns = (torch.randint(2 * (n // 10) + 1, (len(images),)) for n in (height, width))
+    shifted = [
+        image[:, i : i + height, j : j + width]
+        for image, i, j in zip(images, rows.tolist(), columns.tolist(), strict=True)
+    ]
+    return torch.stack(shifted).view_as(x)
+
+
+def training(config: Config, name: str, steps: int, threads: int = len(CORES)) -> Contender:
+    """Training with Adam; by default PyTorch uses one thread per core."""
     net = Conv4(build_learner(config).init(jax.random.key(0)).net, config.net.pool)
-    embed, loss, threads = WAYS[name](net), LOSSES[config.method], threads or cores()
+    embed, loss = WAYS[name](net), LOSSES[config.method]
     pixels = torch.tensor(np.asarray(load_data(config))).movedim(-1, 2).contiguous()
     adam = torch.optim.Adam(net.parameters(), lr=config.outer.beta)
     cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adam, config.outer.iterations)
@@ -158,12 +185,12 @@ def contender(
             adam.step()
             cosine.step()
 
-    return Contender(name, run, steps, threads, error)
+    return Contender(name, run, steps, threads)
 
 
 def single(config: Config, name: str, steps: int) -> Contender:
     """Training with one thread."""
-    return contender(config, name, steps, threads=1)
+    return training(config, name, steps, threads=1)
 
 
 def error(config: Config, name: str, truth: Reference) -> float:

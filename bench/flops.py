@@ -1,4 +1,4 @@
-"""How many products a program asks for, and how fast the machine can do them."""
+"""Operations in the products of a program, and how many per second the machine can do."""
 
 from math import prod
 from typing import Any
@@ -13,8 +13,8 @@ SIDE = 1024
 PRODUCT = f"{SIDE}x{SIDE} product"
 
 
-def matrix_product() -> Contender:
-    """What the machine can do: one product of two square matrices, in one process."""
+def matrix_product(config: Any = None, name: str = PRODUCT, steps: int = 20) -> Contender:
+    """The speed of the machine: products of two square matrices."""
     a, b = jax.random.normal(jax.random.key(0), (2, SIDE, SIDE))
     product = jax.jit(jnp.matmul)
 
@@ -22,11 +22,11 @@ def matrix_product() -> Contender:
         for _ in range(steps):
             product(a, b).block_until_ready()
 
-    return Contender(PRODUCT, run, role="reference")
+    return Contender(name, run, steps, role="reference")
 
 
 def speed(products: int, name: str, times: list[dict[str, float]]) -> dict[str, Any]:
-    """Operations of a step, their rate, and that rate beside the matrix product's."""
+    """Operations per step, per second, and relative to the matrix product."""
     machine = 2 * SIDE**3
     return {
         "contender": name,
@@ -56,6 +56,6 @@ def own_flops(equation: Any) -> int:
     if name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
         return 2 * result.size * prod(left.shape[i] for i in contracted)
-    picture = {"y_of": result, "x_of": left, "W_of": right}[name]
+    images = {"y_of": result, "x_of": left, "W_of": right}[name]
     kernels = result if name == "W_of" else right
-    return 2 * picture.size * prod(kernels.shape[1:])
+    return 2 * images.size * prod(kernels.shape[1:])

@@ -1,9 +1,8 @@
-"""mtnet's side of the picture benchmark: random pictures, settings, meta-training, the truth."""
+"""mtnet in the image benchmarks: random images, settings, trainings, reference gradients."""
 
-import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,31 +10,31 @@ from typing import Any
 from unittest.mock import patch
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from common import Contender
-from ours import MAML, MT_NET, Reference, rough, with_draws
+from ours import LAYERS, MAML, MT_NET, Reference, layer_by_layer, rough, with_draws
 
-from mtnet.build import build_family, build_learner, load_data
-from mtnet.commands.common import cores
-from mtnet.config import Config, preset
+from mtnet.build import build_family, build_learner, init_members, load_data
+from mtnet.config import Config, configure
 from mtnet.core.outer import meta_gradient
+from mtnet.core.types import Episode, Family
 from mtnet.datasets.cache import write_images
 from mtnet.tasks import FAMILIES
-from mtnet.training.compiled import RunChunk, compile_training, data_parallel
+from mtnet.training.compiled import compile_chunk
 
-ONE = f"{MT_NET}, one process"
 SETS = ("omniglot", "mini-imagenet")
 CLASSES = {"train": 20, "validation": 5, "test": 5}
 EXAMPLES = 20
 UNTUNED = {"xla_backend_optimization_level": 0}
-"""For a program that is looked at or run once: same buffers and operations, compiled sooner."""
+"""For a program that is analysed, or run once: the same operations, compiled sooner."""
 
 
 @contextmanager
-def random_pictures(train: int = CLASSES["train"]) -> Iterator[Path]:
-    """`$MTNET_CACHE` is a temporary folder, in which every set of pictures is random pixels.
+def random_images(train: int = CLASSES["train"]) -> Iterator[Path]:
+    """`$MTNET_CACHE` is a temporary folder in which every image set has random pixels.
 
-    `train`: classes to train on.
+    `train`: number of training classes.
     """
     with (
         TemporaryDirectory(prefix="mtnet-bench-") as folder,
@@ -53,67 +52,57 @@ def store_random(name: str, classes: dict[str, int]) -> None:
     write_images(name, pixels, shape, splits, "random pixels")
 
 
-def settings(family: str, name: str = MT_NET, tasks: int | None = None, **inner: Any) -> Config:
+def settings(family: str, name: str = MT_NET, tasks: int | None = None, **changes: Any) -> Config:
     """The published settings of a family, for one of mtnet's contenders."""
-    config = preset(family)
-    tasks = tasks or config.outer.meta_batch
-    return dataclasses.replace(
-        config,
-        method="maml" if name == MAML else "mt-net",
-        meta_batch=tasks,
-        tasks_per_vmap=min(tasks, config.outer.tasks_per_vmap or tasks),
-        inner=dataclasses.replace(config.inner, **inner),
-    )
+    config = configure(family=family, method="maml" if name == MAML else "mt-net", **changes)
+    return config if tasks is None else config.replace(meta_batch=tasks, tasks_per_vmap=1)
 
 
-def processes(tasks: int) -> int:
-    """As many as there are cores, or as can share the tasks equally."""
-    return max(n for n in range(1, cores() + 1) if tasks % n == 0)
+def traced_as(name: str) -> Any:
+    """The context in which the programs of this contender are traced."""
+    return layer_by_layer() if name.endswith(LAYERS) else nullcontext()
 
 
-def meta_training(config: Config, name: str) -> AbstractContextManager[RunChunk]:
-    """As `mtnet train --cores N` does it, with all cores; or in this process."""
-    return data_parallel(
-        compile_training(config), config, 1 if name == ONE else processes(config.outer.meta_batch)
-    )
+def training(config: Config, name: str, steps: int) -> Contender:
+    """`steps` steps of meta-training from its start, as one compiled program."""
+    state, data = jax.jit(lambda: init_members(config))(), load_data(config)
+    with traced_as(name):
+        program = compile_chunk(config).lower(state, data, steps).compile()
+
+    def run(_: int) -> None:
+        jax.block_until_ready(program(state, data))
+
+    return Contender(name, run, steps, role="mtnet")
 
 
-def contender(
-    config: Config, name: str, go_on: RunChunk, steps: int | None, error: float = 0.0
-) -> Contender:
-    """Meta-training from its beginning, in every slice anew."""
-    begin, pixels = compile_training(config).begin(), load_data(config)
-
-    def run(steps: int) -> None:
-        state = begin
-        for _ in range(steps):
-            state, _ = jax.block_until_ready(go_on(state, pixels, 1))
-
-    return Contender(name, run, steps, error=error, role="mtnet")
+def traced(config: Config, name: str = MT_NET) -> Any:
+    """One step of meta-training, neither compiled nor run."""
+    state = jax.eval_shape(lambda: init_members(config))
+    with traced_as(name):
+        return compile_chunk(config).trace(state, load_data(config), 1)
 
 
-def traced(config: Config) -> Any:
-    """One step of meta-training in one process, neither compiled nor run."""
-    work = compile_training(config)
-    return work.go_on.trace(jax.eval_shape(work.begin), load_data(config), 1)
+def in_float64(family: Family) -> Family:
+    """The family with images in float64, so that the first layer is computed in float64 too."""
+
+    def sample(key: jax.Array) -> Episode:
+        support, query = family.draw(key)
+        return Episode(*(b._replace(x=b.x.astype(jnp.float64)) for b in (support, query)))
+
+    return family._replace(sample=sample)
 
 
-def looked_at(config: Config) -> Any:
-    """The same step compiled, for its figures only."""
-    return traced(config).lower().compile(UNTUNED)
-
-
-def reference(config: Config) -> Reference:
+def reference(config: Config, name: str = MT_NET) -> Reference:
     """One meta-gradient in float64, with its tasks and its mask noise."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), traced_as(name):
         learner, pixels = build_learner(config), load_data(config)
         theta = rough(learner.init(jax.random.key(0)), jax.random.key(3))
         keys = jax.random.split(jax.random.key(1), config.outer.meta_batch)
 
         @partial(jax.jit, compiler_options=UNTUNED)
         def gradient(theta, keys, pixels):
-            return meta_gradient(
-                learner, build_family(config, pixels), theta, keys, config.outer.tasks_per_vmap
-            )
+            family = in_float64(build_family(config, pixels))
+            return meta_gradient(learner, family, theta, keys, config.outer.tasks_per_vmap)
 
-        return with_draws(build_family(config, pixels), theta, keys, *gradient(theta, keys, pixels))
+        family = in_float64(build_family(config, pixels))
+        return with_draws(family, theta, keys, *gradient(theta, keys, pixels))

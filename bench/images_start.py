@@ -13,7 +13,7 @@ POLL_SECONDS = 0.02
 
 
 def start() -> dict[str, Any]:
-    """With an empty folder of compiled programs, then with what the first launch left there."""
+    """With an empty cache of compiled programs, then with that of the first launch."""
     with TemporaryDirectory(prefix="mtnet-start-") as folder:
         found = [
             {"compiled_before": before, "seconds": to_first_line(Path(folder), str(before))}
@@ -24,13 +24,13 @@ def start() -> dict[str, Any]:
 
 def to_first_line(folder: Path, name: str) -> float:
     run = folder / name
-    command = [sys.executable, "-m", "mtnet.cli", *TRAIN.split(), "--out", str(run)]
+    command = [sys.executable, "-m", "mtnet", *TRAIN.split(), "--out", str(run)]
     environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(folder / "jax")}
     begin = time.perf_counter()
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
         while not has_line(run / "metrics.jsonl"):
             if process.poll():
-                raise RuntimeError(f"mtnet train has ended with status {process.returncode}")
+                raise RuntimeError(f"mtnet train ended with status {process.returncode}")
             time.sleep(POLL_SECONDS)
         return time.perf_counter() - begin
 

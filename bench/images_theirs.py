@@ -1,6 +1,7 @@
-"""PyTorch's contenders in the picture benchmark, each as it is fastest."""
+"""The contenders in PyTorch of the image benchmark, each written in the way that is fastest."""
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from typing import Any
 
 import conv_theirs as net
@@ -8,68 +9,67 @@ import jax
 import torch
 from common import Contender
 from ours import Reference
+from pinned import alone
 from timing import seconds
 
 from mtnet.build import build_family, build_learner, load_data
-from mtnet.commands.common import cores
 from mtnet.config import Config
 
 TOLERANCE = 1e-6
 """Largest relative error in float64 of a contender that is timed."""
+WAYS = {
+    f"{peer} ({make.__doc__.split(':')[0]})": make
+    for peer, makes in net.PEERS.items()
+    for make in makes
+}
 
 
-def tasks_of(config: Config) -> net.Tasks:
-    """Tasks made ready beforehand, which spares PyTorch the drawing of them."""
+def drawn_tasks(config: Config) -> net.Tasks:
+    """Tasks drawn beforehand: PyTorch's time does not include drawing them."""
     keys = jax.random.split(jax.random.key(2), config.outer.meta_batch)
     drawn = jax.vmap(build_family(config, load_data(config)).sample)(keys)
     return net.tasks_of(drawn.support, drawn.query)
 
 
-def contender(
-    config: Config, name: str, make: net.Make, threads: int, steps: int | None, error: float
-) -> Contender:
+def meta_gradients(config: Config, name: str, steps: int) -> Contender:
+    """Meta-gradients with one thread, one after the other."""
     theta = net.theta_of(build_learner(config).init(jax.random.key(0)))
-    step, tasks = make(net.work_of(config), theta), tasks_of(config)
+    step, tasks = WAYS[name](net.work_of(config), theta), drawn_tasks(config)
 
     def run(steps: int) -> None:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1)
         for _ in range(steps):
-            clear(theta)
+            for p in net.flat(theta):
+                p.grad = None
             step(tasks, net.noise_of(theta, config.outer.meta_batch))
 
-    name = f"{name}, {threads} thread{'s'[: threads > 1]}"
-    return Contender(name, run, steps, threads, error)
+    return Contender(name, run, steps)
 
 
-def clear(theta: net.Theta) -> None:
-    for p in net.flat(theta):
-        p.grad = None
+def contenders(
+    first: Executor, config: Config, errors: dict[str, float], steps: int
+) -> tuple[list[Contender], list[Contender]]:
+    """Every peer, written in the way that is fastest, and those that disagree with mtnet.
+
+    The fastest peer is first.
+    """
+    ways = [
+        alone(first, meta_gradients, config, name, steps, error=e) for name, e in errors.items()
+    ]
+    took = {c.name: second_slice(c) for c in ways if c.error <= TOLERANCE}
+    fastest: dict[str, Contender] = {}
+    for c in sorted((c for c in ways if c.name in took), key=lambda c: took[c.name]):
+        fastest.setdefault(c.name.split(" (")[0], c)
+    return list(fastest.values()), [c for c in ways if c.name not in took]
 
 
-def contenders(config: Config, truth: Reference, steps: int | None) -> list[Contender]:
-    """Every peer as it is fastest: of the ways to write it, and with one thread or with all."""
-    work = net.work_of(config)
-    found = []
-    for name, makes in net.PEERS.items():
-        errors = [error(make, work, truth) for make in makes]
-        ways = [
-            contender(config, f"{name} ({make.__doc__.split(':')[0]})", make, n, steps, e)
-            for make, e in zip(makes, errors, strict=True)
-            for n in sorted({1, cores()})
-        ]
-        agree = [c for c in ways if c.error <= TOLERANCE]
-        found.append(fastest(agree) if agree else ways[0])
-    return found
+def second_slice(contender: Contender) -> float:
+    contender.run(contender.steps or 1)
+    return seconds(contender.run, contender.steps or 1)
 
 
-def fastest(contenders: list[Contender]) -> Contender:
-    """The one whose second step is shortest."""
-
-    def second(contender: Contender) -> float:
-        contender.run(1)
-        return seconds(contender.run, 1)
-
-    return min(contenders, key=second) if len(contenders) > 1 else contenders[0]
+def errors(work: net.Work, truth: Reference) -> dict[str, float]:
+    return {name: error(make, work, truth) for name, make in WAYS.items()}
 
 
 def error(make: net.Make, work: net.Work, truth: Any) -> float:
@@ -87,5 +87,5 @@ def error(make: net.Make, work: net.Work, truth: Any) -> float:
 
 def worst(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> float:
     """Largest relative error of an array from the one that is wanted."""
-    # max() would lose a NaN, torch's does not.
+    # max() would ignore a NaN, torch's does not
     return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()

@@ -1,4 +1,4 @@
-"""mtnet's contenders: compiled chunks of `mtnet.core.outer.advance`."""
+"""mtnet's contenders: compiled chunks of `mtnet.core.outer.run_meta_steps`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +14,12 @@ from mtnet.config import Config, configure
 from mtnet.core.inner import Theta
 from mtnet.core.outer import init_state, meta_gradient, run_meta_steps
 from mtnet.core.types import Family, Learner
-from mtnet.methods import gradient
+from mtnet.methods import learner as gradient
+from mtnet.nets import conv4
 
 MT_NET, MAML, PLAIN = "mtnet mt-net", "mtnet maml", "mtnet mt-net, T on matrices only"
+LAYERS = ", layer by layer"
+"""End of the name of a contender without `mtnet.nets.pooled`."""
 
 
 def config(method: str) -> Config:
@@ -35,15 +38,22 @@ def config(method: str) -> Config:
 
 @contextmanager
 def without_probes() -> Iterator[None]:
-    """Learners made in here let T act on gradient matrices, never on activations."""
+    """Learners built in here apply T to gradient matrices, never to activations."""
     split = gradient.split
     bare = lambda *a, **k: split(*a, **k)._replace(called=frozenset())  # noqa: E731
     with patch.object(gradient, "split", bare):
         yield
 
 
+@contextmanager
+def layer_by_layer() -> Iterator[None]:
+    """Networks traced in here do not use `mtnet.nets.pooled`: the first block is layer by layer."""
+    with patch.object(conv4, "can_pool", lambda conv, shape: False):
+        yield
+
+
 def learner(name: str) -> Learner:
-    """The learner behind a contender's name."""
+    """The learner of a contender."""
     if name == PLAIN:
         with without_probes():
             return build_learner(config("mt-net"))
@@ -51,14 +61,14 @@ def learner(name: str) -> Learner:
 
 
 def contender(name: str, chunk: int) -> Contender:
-    """Meta-training in compiled chunks that go on from one another."""
+    """Meta-training in compiled chunks, each from the last state of the one before."""
     settings = config("mt-net")
     family, optimiser, made = build_family(settings), build_optimiser(settings), learner(name)
     state = init_state(made, optimiser, jax.random.key(0))
     key = jax.random.key(1)
 
     @jax.jit
-    def go_on(state, key):
+    def run_chunk(state, key):
         return run_meta_steps(
             made, family, optimiser, state, key, iterations=chunk, meta_batch=META_BATCH
         )
@@ -66,7 +76,7 @@ def contender(name: str, chunk: int) -> Contender:
     def run(steps: int) -> None:
         nonlocal state
         for _ in range(steps // chunk):
-            state, losses = go_on(state, key)
+            state, losses = run_chunk(state, key)
         jax.block_until_ready(losses)
 
     return Contender(name, run, steps=chunk, role="mtnet")
@@ -79,7 +89,7 @@ class Reference(NamedTuple):
     support: tuple[np.ndarray, np.ndarray]
     query: tuple[np.ndarray, np.ndarray]
     noise: np.ndarray
-    """g1 - g2 of the Gumbel-softmax: one row a task, cells one after the other."""
+    """g1 - g2 of the Gumbel-softmax: one row per task, cells one after the other."""
     loss: float
     gradient: Theta
 
@@ -95,18 +105,19 @@ def rough(theta: Theta, key: jax.Array) -> Theta:
 
 
 def reference(name: str) -> Reference:
-    """Loss and meta-gradient of one meta-step, with its tasks and its mask noise."""
-    family, made = build_family(config("mt-net")), learner(name)
-    theta = rough(made.init(jax.random.key(2)), jax.random.key(3))
-    keys = jax.random.split(jax.random.key(4), META_BATCH)
-    loss, slope = jax.jit(lambda t, k: meta_gradient(made, family, t, k, None))(theta, keys)
-    return with_draws(family, theta, keys, loss, slope)
+    """Loss and meta-gradient of one meta-step in float64, with its tasks and its mask noise."""
+    with jax.enable_x64(True):
+        family, made = build_family(config("mt-net")), learner(name)
+        theta = rough(made.init(jax.random.key(2)), jax.random.key(3))
+        keys = jax.random.split(jax.random.key(4), META_BATCH)
+        loss, slope = jax.jit(lambda t, k: meta_gradient(made, family, t, k, None))(theta, keys)
+        return with_draws(family, theta, keys, loss, slope)
 
 
 def with_draws(
     family: Family, theta: Theta, keys: jax.Array, loss: jax.Array, slope: Theta
 ) -> Reference:
-    """What a meta-step has found, and what its keys have drawn: tasks and mask noise."""
+    """The result of a meta-step, and what its keys draw: tasks and mask noise."""
     rows = sum(w[0].shape[0] for w in theta.W.values())
 
     def drawn(key: jax.Array) -> Any:

@@ -1,4 +1,4 @@
-"""One MT-net, four times in PyTorch: T (W x + b) in each cell, a row mask for each task.
+"""One MT-net, four times in PyTorch: T (W x + b) per cell, a row mask per task.
 
 A peer is `make(theta) -> meta_loss`, with `meta_loss(tasks, M)` the mean query loss after one
 inner step; `backward` then gives the second-order meta-gradient in W, T and, through M, zeta.
@@ -18,7 +18,7 @@ from torchopt.base import EmptyState, GradientTransformation
 
 
 class Theta(NamedTuple):
-    """theta = {theta_W, theta_T, theta_zeta}, one entry a cell."""
+    """theta = {theta_W, theta_T, theta_zeta}, one entry per cell."""
 
     W: list[nn.Parameter]
     b: list[nn.Parameter]
@@ -36,7 +36,7 @@ class Tasks(NamedTuple):
     query_y: Tensor
 
 
-Masks = list[Tensor]  # one a cell, (tasks, rows)
+Masks = list[Tensor]  # one per cell, (tasks, rows)
 MetaLoss = Callable[[Tasks, Masks], Tensor]
 
 
@@ -132,7 +132,7 @@ def with_torchopt(theta: Theta) -> MetaLoss:
 
 
 def hand_batched(theta: Theta) -> MetaLoss:
-    """All tasks in one bmm a product, and the inner gradient written out by hand."""
+    """All tasks in one bmm per product; the inner gradient is derived by hand."""
     last = len(theta.W) - 1
 
     def adapted(x: Tensor, y: Tensor, M: Masks) -> tuple[list[Tensor], list[Tensor]]:
@@ -170,7 +170,7 @@ PEERS: dict[str, Callable[[Theta], MetaLoss]] = {
     "higher": with_higher,
     "torchopt": with_torchopt,
 }
-"""Contenders for the target; `hand_batched` is what nobody writes but everybody could."""
+"""Contenders for the target; `hand_batched` is a reference, for this network only."""
 
 
 def _mean(one: Callable[..., Tensor], tasks: Tasks, M: Masks) -> Tensor:

@@ -1,14 +1,14 @@
 """The first block of photographs: one image at a time (nets/pooled.py) against layer by layer.
 
-    taskset -c 0 python bench/pooled.py [--rounds N] [--out F]
+    taskset -c 0 python bench/pooled.py [--rounds N] [--quick] [--out F]
 
 Timed on random images of mini-ImageNet's size: the gradient of n images, and the meta-gradient of a
-task with 5 support images, one inner step and n queries. Both take turns in one process.
+task with 5 support images, one inner step and n queries. Both ways take turns in one process.
 """
 
-import json
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -18,34 +18,35 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import tyro
+from ours import layer_by_layer
+from report import machine, write
 
 import mtnet
 from mtnet.core.losses import cross_entropy, predict
-from mtnet.nets import conv4 as module
 from mtnet.nets.conv4 import conv4
-from mtnet.revision import git_commit
 
 SIZES = (5, 25, 75)
 SUPPORT = 5
 ALPHA = 0.05
-WAYS = {"one image at a time": module.can_pool, "layer by layer": lambda conv, shape: False}
+OUT = Path("results/bench_pooled.json")
+WAYS = {"one image at a time": nullcontext, "layer by layer": layer_by_layer}
 
 Loss = Callable[[Any, Any, Any], Any]
 
 
-def loss_of(choose: Callable[..., bool]) -> Loss:
-    """The loss of a network whose first block is computed as `choose` says."""
-    static = eqx.filter(photographs(), eqx.is_inexact_array, inverse=True)
+def network() -> Any:
+    """The network for mini-ImageNet."""
+    return conv4((3, 84, 84), 5, filters=32, pool=True)
+
+
+def make_loss() -> Loss:
+    """The loss of the network as a function of its arrays; a new function for each program."""
+    static = eqx.filter(network(), eqx.is_inexact_array, inverse=True)
 
     def loss(arrays: Any, x: Any, y: Any) -> Any:
-        module.can_pool = choose  # read while tracing
         return cross_entropy(predict(eqx.combine(arrays, static), x), y)
 
     return loss
-
-
-def photographs() -> Any:
-    return conv4((3, 84, 84), 5, filters=32, pool=True)
 
 
 def gradient(loss: Loss, n: int) -> Callable[..., Any]:
@@ -61,16 +62,16 @@ def meta_gradient(loss: Loss, n: int) -> Callable[..., Any]:
     return jax.grad(after)
 
 
-def contest(what: Callable[..., Any], n: int, rounds: int) -> dict[str, float]:
+def compare(what: Callable[..., Any], n: int, rounds: int) -> dict[str, float]:
     """Median milliseconds of each way, in turns."""
-    arrays = eqx.filter(photographs(), eqx.is_inexact_array)
+    arrays = eqx.filter(network(), eqx.is_inexact_array)
     count = n + SUPPORT if what is meta_gradient else n
     x = jax.random.uniform(jax.random.key(1), (count, 3, 84, 84))
     y = jnp.arange(count) % 5
-    programs = {
-        name: jax.jit(what(loss_of(choose), n)).lower(arrays, x, y).compile()
-        for name, choose in WAYS.items()
-    }
+    programs = {}
+    for name, traced_in in WAYS.items():
+        with traced_in():
+            programs[name] = jax.jit(what(make_loss(), n)).lower(arrays, x, y).compile()
     times: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(rounds + 1):
         for name, program in programs.items():
@@ -80,35 +81,37 @@ def contest(what: Callable[..., Any], n: int, rounds: int) -> dict[str, float]:
     return {name: round(median(t[1:]), 2) for name, t in times.items()}
 
 
-def main(rounds: int = 15, out: Path = Path("results/bench_pooled.json")) -> None:
+def main(rounds: int = 15, quick: bool = False, out: Path | None = None) -> None:
     """Benchmark the first block.
 
     Args:
-        rounds: how often each way is timed.
-        out: where the results go.
+        rounds: Times that each way is timed.
+        quick: One round with 5 images only; nothing is written without --out.
+        out: Results file. Default: results/bench_pooled.json.
     """
-    load, rows = os.getloadavg(), []
+    load, rows, rounds = os.getloadavg(), [], 1 if quick else rounds
     for what in (gradient, meta_gradient):
-        for n in SIZES:
-            ms = contest(what, n, rounds)
+        for n in SIZES[:1] if quick else SIZES:
+            ms = compare(what, n, rounds)
             new, old = ms.values()
             name = what.__name__.replace("_", "-")
             rows.append({"of": name, "images": n, "milliseconds": ms, "ratio": round(old / new, 2)})
             print(rows[-1], flush=True)
-    results = {
+    found = {
         "experiment": "bench_pooled",
         "mtnet_version": mtnet.__version__,
-        "commit": git_commit(),
         "command": "taskset -c 0 python bench/pooled.py",
         "protocol": {
             "rounds": rounds,
-            "load_before": load,
-            "cores": len(os.sched_getaffinity(0)),
+            "quick": quick,
             "ratio": "median time layer by layer / one image at a time",
-        },
+        }
+        | machine(load),
         "rows": rows,
     }
-    out.write_text(json.dumps(results, indent=1) + "\n")
+    out = out or (None if quick else OUT)
+    if out:
+        write(found, out)
 
 
 if __name__ == "__main__":

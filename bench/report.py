@@ -43,7 +43,7 @@ def row(contender: Contender, times: Times, mt_net: str = MT_NET) -> dict[str, A
 
 
 def targets(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was hoped for, what was measured, and whether it was met."""
+    """Each target, what was measured, and whether it is met."""
     return [speedup(rows, AT_LEAST), overhead(rows, AT_MOST)]
 
 
@@ -69,7 +69,7 @@ def target(what: str, sign: str, bound: float, measured: float | None) -> dict[s
 
 
 def protocol(chunk: int, load: Sequence[float]) -> dict[str, Any]:
-    """Everything that the numbers depend on."""
+    """What the numbers depend on."""
     return {
         "task": "sine regression: A in [0.1, 5], w in [0.8, 1.2], b in [0, pi], x in [-5, 5]",
         "network": "-".join(map(str, (1, *[WIDTH] * DEPTH, 1))) + " MLP with biases, ReLU",
@@ -83,13 +83,13 @@ def protocol(chunk: int, load: Sequence[float]) -> dict[str, Any]:
         "timing": "contenders take turns; ms_per_step is the median over rounds, ratio_to_mt_net "
         "the median of the ratios within a round",
         "chunk": f"mtnet: {chunk} meta-steps in one compiled program, compilation not timed",
-        "agreement": "every contender repeats one meta-step (tasks, masks, parameters) of mtnet; "
-        "relative_error is the worst over the loss and each array of the meta-gradient",
+        "agreement": "every contender repeats one meta-step (tasks, masks, parameters) of mtnet in "
+        "float64; relative_error is the worst over the loss and each array of the meta-gradient",
     } | machine(load)
 
 
 def machine(load: Sequence[float]) -> dict[str, Any]:
-    """Where and with what the numbers were measured."""
+    """The machine and the versions that the numbers were measured with."""
     return {
         "cpu": cpu(),
         "cores": len(os.sched_getaffinity(0)),
@@ -129,7 +129,7 @@ def write(found: dict[str, Any], path: Path) -> None:
 
 
 def show(found: dict[str, Any], console: Console) -> None:
-    """The rows as a table, then every target with its verdict."""
+    """The rows as a table, then every target and whether it is met."""
     table = Table(
         Column("contender", no_wrap=True), title="One meta-step on sine tasks; ratio: time / mt-net"
     )

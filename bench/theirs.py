@@ -1,10 +1,9 @@
-"""PyTorch's contenders: each peer with fresh tasks, fresh masks and Adam around it."""
+"""The contenders in PyTorch: each peer with new tasks, new masks and Adam."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import torch
 from common import BETA, META_BATCH, QUERIES, SHOTS, Contender
@@ -18,16 +17,17 @@ import mtnet
 def theta_of(theta: mtnet.Theta) -> Theta:
     """mtnet's meta-parameters as PyTorch's; a method without T and M gets T = I and M = 1."""
     groups = theta.W.values()
-    logits = [theta.zeta.get(c, jnp.full(len(w[0]), 100.0)) for c, w in theta.W.items()]
+    logits = [theta.zeta.get(c, np.full(len(w[0]), 100, w[0].dtype)) for c, w in theta.W.items()]
+    eye = {c: np.eye(len(w[0]), dtype=w[0].dtype) for c, w in theta.W.items()}
     return Theta(
         W=[parameter(w[0]) for w in groups],
         b=[parameter(w[1]) for w in groups],
-        T=[parameter(theta.T.get(c, jnp.eye(len(w[0])))) for c, w in theta.W.items()],
-        zeta=parameter(jnp.concatenate(logits)),
+        T=[parameter(theta.T.get(c, eye[c])) for c in theta.W],
+        zeta=parameter(np.concatenate(logits)),
     )
 
 
-def parameter(array: jax.Array) -> nn.Parameter:
+def parameter(array: Any) -> nn.Parameter:
     return nn.Parameter(torch.tensor(np.asarray(array)))
 
 
@@ -36,7 +36,7 @@ def flat(theta: Theta) -> list[nn.Parameter]:
 
 
 def sines() -> Tasks:
-    """Fresh sine waves: A in [0.1, 5], w in [0.8, 1.2], b in [0, pi], x in [-5, 5]."""
+    """New sine waves: A in [0.1, 5], w in [0.8, 1.2], b in [0, pi], x in [-5, 5]."""
     u = torch.rand(META_BATCH, 3 + SHOTS + QUERIES, 1)
     A, w, b = 0.1 + 4.9 * u[:, :1], 0.8 + 0.4 * u[:, 1:2], math.pi * u[:, 2:3]
     x = 10 * u[:, 3:] - 5
@@ -57,9 +57,9 @@ def contender(
     error: float,
     role: str = "peer",
 ) -> Contender:
-    """Meta-training from `theta`, which it moves."""
+    """Meta-training from `theta`, which it changes."""
     meta_loss = make(theta)
-    # Of Adam's implementations in PyTorch the one with the least overhead.
+    # the implementation of Adam with the least overhead
     optimiser = torch.optim.Adam(flat(theta), lr=BETA, fused=True)
 
     def run(steps: int) -> None:
@@ -83,7 +83,7 @@ def error(make: Callable[[Theta], MetaLoss], truth: Reference) -> float:
     wanted = flat(theta_of(truth.gradient))
     if not truth.theta.T:  # MAML: only W and b are its own
         wanted = wanted[: 2 * len(theta.W)]
-    pairs = [(loss, torch.tensor(truth.loss))]
+    pairs = [(loss, torch.tensor(truth.loss, dtype=loss.dtype))]
     pairs += [(p.grad, w) for p, w in zip(flat(theta), wanted, strict=False)]
-    # max() would lose a NaN, torch's does not.
+    # max() would ignore a NaN, torch's does not
     return torch.stack([(a - b).norm() / b.norm() for a, b in pairs]).max().item()

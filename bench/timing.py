@@ -1,4 +1,4 @@
-"""Seconds of a meta-step, taken in turns so that noise hits every contender alike."""
+"""Seconds per meta-step, measured in turns so that noise is the same for every contender."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -7,11 +7,11 @@ from time import perf_counter
 from common import Contender
 
 SLICE = 0.4
-"""Seconds that one timed slice of a contender lasts, where its length is free."""
+"""Seconds of one timed slice of a contender that does not set its own number of steps."""
 
 
 def seconds(run: Callable[[int], None], steps: int) -> float:
-    """Wall-clock seconds of one meta-step, averaged over one slice."""
+    """Wall-clock seconds per meta-step, the mean of one slice."""
     begin = perf_counter()
     run(steps)
     return (perf_counter() - begin) / steps
@@ -27,12 +27,12 @@ def slice_steps(contender: Contender) -> int:
 
 
 def in_turns(contenders: Sequence[Contender], rounds: int) -> list[dict[str, float]]:
-    """Each round times every contender once; the order turns around from round to round."""
+    """Each round times every contender once; every second round in reverse order."""
     steps = {c.name: slice_steps(c) for c in contenders}
 
     def once(contender: Contender) -> float:
-        # Caches and thread pools still belong to the contender before: let them change hands.
-        contender.run(contender.steps or 1)
+        if contender.steps is None:  # a short slice: caches still hold the contender before
+            contender.run(1)
         return seconds(contender.run, steps[contender.name])
 
     return [
@@ -46,5 +46,5 @@ def milliseconds(times: Sequence[dict[str, float]], name: str) -> float:
 
 
 def ratio(times: Sequence[dict[str, float]], name: str, base: str) -> float:
-    """Median over rounds of the ratio within a round: slow spells cancel."""
+    """Median over rounds of the ratio within a round: slow periods cancel."""
     return statistics.median(t[name] / t[base] for t in times)
