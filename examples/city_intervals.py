@@ -3,8 +3,8 @@
     python examples/city_intervals.py [--quick] [--out results/city_intervals.json]
 
 A task is one year of one city. In each repetition 220 random cities are for meta-training, and the
-others for testing. Years of one city are similar, so 40 % of the 220 cities, not of their years, are
-held out to calibrate the intervals. Coverage is measured on days of the test cities that are not
+others for testing. Years of one city are similar, so 40 % of the 220 cities, not of years,
+are held out to calibrate the intervals. Coverage is measured on days of the test cities that are not
 among the support days. Data: as in city_temperature.py. Takes about five minutes on one core.
 """
 
@@ -85,6 +85,7 @@ def main(
     path = Path(os.environ.get("MTNET_DATA", "../shared/data"))
     every = city_years(path / "city_temperature" / "city_daily_temp.npz")
     seeds, iterations = (1, 100) if quick else (seeds, iterations)
+    commit = git_commit()
     began, per_city = time.time(), 2 if quick else 4
     repetitions = [repetition(every, seed, iterations, per_city) for seed in range(seeds)]
     rows = []
@@ -111,7 +112,7 @@ def main(
     results = {
         "experiment": "city_intervals",
         "mtnet_version": mtnet.__version__,
-        "commit": git_commit(),
+        "commit": commit,
         "command": "python examples/city_intervals.py --out results/city_intervals.json",
         "protocol": {
             "metric": "days inside their intervals in %, mean over test cities and repetitions",

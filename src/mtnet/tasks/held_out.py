@@ -25,9 +25,9 @@ ENOUGH = 9
 class HeldOut(NamedTuple):
     """Tasks with equally many support rows, stacked, as NumPy arrays."""
 
-    support: Any
+    support: Batch
     """A batch, padded: targets of rows that only fill up are nan."""
-    query: Any
+    query: Batch
     unit: np.ndarray
     """The group, or cluster of groups, of each task."""
 
