@@ -4,8 +4,8 @@
 
 A task is one year of one city. In each repetition 220 random cities are for meta-training, and the
 others for testing. Years of one city are similar, so 40 % of the 220 cities, not of years,
-are held out to calibrate the intervals. Coverage is measured on days of the test cities that are not
-among the support days. Data: as in city_temperature.py. Takes about five minutes on one core.
+are held out to calibrate the intervals. Coverage is measured on days of the test cities that are
+not among the support days. Data: as in city_temperature.py. Takes about five minutes on one core.
 """
 
 import json

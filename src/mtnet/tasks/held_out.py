@@ -61,12 +61,18 @@ def draw_held_out(
     drawn = [random.permutation(rows.count[g])[: size + QUERIES] for g in group]
     picked = rows.start[group][:, None] + np.stack(drawn)
     x, y = rows.x[picked], rows.y[picked]
-    Pair: Any = Batch  # of NumPy arrays
-    fill = lambda a, value: np.concatenate(
-        [a[:, :size], np.full((len(a), padded - size, *a.shape[2:]), value, a.dtype)], axis=1
+    padding, more = padded - size, slice(size, None)
+    return HeldOut(
+        Batch(_fill(x[:, :size], padding, 0), _fill(y[:, :size], padding, np.nan)),
+        Batch(x[:, more], y[:, more]),
+        unit,
     )
-    support = Pair(fill(x, 0), fill(y, np.nan))
-    return HeldOut(support, Pair(x[:, size:], y[:, size:]), unit)
+
+
+def _fill(values: np.ndarray, rows: int, value: float) -> Any:
+    """With this many more rows per task."""
+    added = np.full((len(values), rows, *values.shape[2:]), value, values.dtype)
+    return np.concatenate([values, added], axis=1)
 
 
 def fewest_held_out(groups: int) -> int:
