@@ -2,10 +2,10 @@
 
 Residuals are divided by a scale of their task, estimated from its support rows: a task that is
 noisier than others has wider intervals. Tasks are exchangeable, but rows of one task depend on each
-other: so one residual is drawn per task, and of n of them the one of rank (n + 1) level, rounded
-up, covers a row of a new task with at least that probability, on average over tasks. The mean of
-this residual over many such draws is used; it is as safe if small residuals are more frequent than
-large ones. n tasks can guarantee levels up to n / (n + 1).
+other: so one residual is drawn per task, and of n of them the one of rank k covers a row of a new
+task with probability k / (n + 1), on average over tasks. The mean over many such draws is used,
+interpolated between ranks; it covers at least as much if, at each size, larger residuals are rarer
+than smaller ones. n tasks can guarantee levels up to n / (n + 1).
 """
 
 import math
@@ -17,7 +17,7 @@ import numpy as np
 from mtnet.errors import InputError
 
 LEVELS = np.linspace(0, 1, 201)
-"""Where widths are stored; between two of them the larger one is used."""
+"""Where widths are stored; between them they are interpolated."""
 DRAWS = 100_000
 """Residuals that are drawn, 50 to 1000 per task."""
 PRIOR = 8
@@ -63,15 +63,14 @@ def calibrate(residuals: np.ndarray, support: np.ndarray, tasks: np.ndarray) -> 
     squares = np.mean(np.square(support.astype(np.float64)), axis=1)
     average, unknown = _average(squares, weights), np.empty(0)
     bare = Calibration(len(names), support.shape[1], average, unknown, unknown)
-    scale = np.stack([task_scale(bare, square) for square in squares])
-    size = _finite(np.abs(residuals) / scale[:, None])
+    size = _finite(np.abs(residuals) / task_scale(bare, squares)[:, None])
     std = np.sqrt(_average(np.mean(size**2, axis=1), weights))
     by_task = [size[place == i].reshape(-1, size.shape[2]) for i in range(len(names))]
     return bare._replace(widths=_rounded(expected_ranks(by_task)), std=_rounded(std))
 
 
 def expected_ranks(by_task: Sequence[np.ndarray]) -> np.ndarray:
-    """The residual of rank (n + 1) level of one random residual per task, on average.
+    """The residual of rank (n + 1) level among one random residual per task, on average.
 
     Args:
         by_task: Absolute residuals (rows, outputs) of each of n tasks.
@@ -83,8 +82,17 @@ def expected_ranks(by_task: Sequence[np.ndarray]) -> np.ndarray:
     times = min(max(DRAWS // count, 50), 1000)
     drawn = np.stack([rows[random.integers(0, len(rows), times)] for rows in by_task])
     ordered = np.sort(drawn, axis=0).mean(axis=1)
-    ranks = np.ceil((count + 1) * LEVELS - 1e-9).astype(int)
-    return ordered[np.clip(ranks, 1, count) - 1].T
+    return np.stack([_interpolated((count + 1) * LEVELS, column) for column in ordered.T])
+
+
+def _interpolated(ranks: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Between values of rank 0 (which is 0), 1, ..., n; infinite next to an infinite one."""
+    values, below = np.append(0.0, ordered), np.minimum(ranks, len(ordered)).astype(int)
+    above = np.minimum(below + (ranks > below), len(ordered))
+    part = np.where(above > below, ranks - below, 0.0)
+    with np.errstate(invalid="ignore"):
+        found = values[below] + part * (values[above] - values[below])
+    return np.where(np.isnan(found), np.inf, found)
 
 
 def task_scale(calibration: Calibration, squares: np.ndarray) -> np.ndarray:
@@ -92,7 +100,7 @@ def task_scale(calibration: Calibration, squares: np.ndarray) -> np.ndarray:
 
     Args:
         calibration: The calibration.
-        squares: (outputs,), the mean squared residual of the task's support rows after adapting.
+        squares: (..., outputs), the mean squared residual of the task's support rows after adapting.
     """
     k, average = calibration.rows, calibration.support
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -124,7 +132,8 @@ def half_width(calibration: Calibration, level: float) -> np.ndarray:
     Above `highest_level` it is that of the largest residual, with no guarantee.
     """
     check_level(level)
-    return calibration.widths[:, math.ceil((len(LEVELS) - 1) * level - 1e-9)]
+    place = np.array([level * (len(LEVELS) - 1)])
+    return np.stack([_interpolated(place, widths[1:])[0] for widths in calibration.widths])
 
 
 def for_rows(by_size: Mapping[int, Calibration], rows: int) -> int:

@@ -91,8 +91,7 @@ def coverage(
         level: Probability of the intervals.
     """
     squares = np.mean(np.square(residuals.support.astype(np.float64)), axis=1)
-    scale = np.stack([task_scale(calibration, square) for square in squares])
-    half = half_width(calibration, level) * scale
+    half = half_width(calibration, level) * task_scale(calibration, squares)
     inside = 100 * np.mean(np.abs(residuals.query) <= half[:, None], axis=(1, 2))
     units = np.unique(residuals.unit)
     means = np.array([inside[residuals.unit == unit].mean() for unit in units])

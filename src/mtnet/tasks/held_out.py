@@ -63,7 +63,7 @@ def draw_held_out(
     x, y = rows.x[picked], rows.y[picked]
     padding, more = padded - size, slice(size, None)
     return HeldOut(
-        Batch(_fill(x[:, :size], padding, 0), _fill(y[:, :size], padding, np.nan)),
+        Batch(_fill(x[:, :size], padding, 0.0), _fill(y[:, :size], padding, np.nan)),
         Batch(x[:, more], y[:, more]),
         unit,
     )
