@@ -100,7 +100,7 @@ def task_scale(calibration: Calibration, squares: np.ndarray) -> np.ndarray:
 
     Args:
         calibration: The calibration.
-        squares: (..., outputs), the mean squared residual of the task's support rows after adapting.
+        squares: (..., outputs), the mean squared residual of its support rows after adapting.
     """
     k, average = calibration.rows, calibration.support
     with np.errstate(invalid="ignore", divide="ignore"):
