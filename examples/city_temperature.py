@@ -123,7 +123,13 @@ def bayesian(train: list[CityYear]) -> Predict:
 
 def few_shot(method: str, train: list[CityYear], iterations: int, seed: int) -> Predict:
     model = MTNetRegressor(
-        method, alpha=0.05, steps=5, queries=50, iterations=iterations, random_state=seed
+        method,
+        alpha=0.05,
+        steps=5,
+        queries=50,
+        iterations=iterations,
+        random_state=seed,
+        held_out=0.0,  # train on all cities, as the other methods
     )
     model.meta_fit(
         np.concatenate([waves(c.day) for c in train]),

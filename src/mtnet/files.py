@@ -32,6 +32,7 @@ KINDS = {
     "model": "an adapted model (mtnet adapt)",
     "estimator": "a fitted estimator (mtnet.save)",
     "dataset": "a dataset (mtnet fit)",
+    "calibration": "the calibration of a run (mtnet fit)",
     "checkpoint": "a checkpoint (mtnet train)",
     "images": "decoded images (a cache of mtnet fit)",
 }

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from mtnet.adapted import adapt_model
+from mtnet.adapted import Model, adapt_model
 from mtnet.adapted_tasks import TaskModels, TaskSupport, adapt_tasks
 from mtnet.commands.common import console, warn
 from mtnet.commands.parse import Flag, RunFolder, run as run_command
@@ -16,6 +16,7 @@ from mtnet.config import Config
 from mtnet.core.inner import Theta
 from mtnet.core.types import Batch
 from mtnet.errors import InputError
+from mtnet.evaluation.calibration import run_calibration, with_calibration
 from mtnet.files import Arrays, arrays_of
 from mtnet.storage import models
 from mtnet.storage.names import with_suffix
@@ -66,9 +67,16 @@ def adapt(
     if len(tasks) > 1:
         if compact:
             raise InputError(f"{examples} has {len(tasks)} tasks: --compact is for one")
-        save_task_models(path, adapt_many_tasks(config, theta, tasks))
+        adapted = adapt_many_tasks(config, theta, tasks)
+        calibration = run_calibration(trained, theta, warn)
+        save_task_models(path, with_calibration(adapted, task_supports(tasks), calibration))
+    elif compact:  # its masks are sampled, those of the calibration are not
+        model = adapt_one_task(config, theta, tasks[0])
+        models.save_compact_model(path, model, config, theta, run)
     else:
-        adapt_one_task(path, config, theta, tasks[0], run if compact else None)
+        model = adapt_one_task(config, theta, tasks[0])
+        calibration = run_calibration(trained, theta, warn)
+        models.save_model(path, with_calibration(model, task_supports(tasks), calibration))
     what = f"{len(tasks)} tasks, " if len(tasks) > 1 else ""
     console.print(
         f"Wrote {path}: {config.method} adapted to {what}{count} examples, "
@@ -86,27 +94,28 @@ class Task(NamedTuple):
     about: dict[str, Any]
 
 
-def adapt_one_task(path: Path, config: Config, theta: Theta, task: Task, run: Path | None) -> None:
-    """Write the model of one task; a compact one if `run` is given."""
+def adapt_one_task(config: Config, theta: Theta, task: Task) -> Model:
+    """The model of one task."""
     ways = len(task.labels) if task.labels and config.net.shared_head else None
     about = task.about | {"labels": list(task.labels), "task": task.name}
     model = adapt_model(config, theta, task.support, ways, **about)
     check_finite(arrays_of(model.net), "the examples")
-    if run is None:
-        models.save_model(path, model)
-    else:
-        models.save_compact_model(path, model, config, theta, run)
+    return model
 
 
 def adapt_many_tasks(config: Config, theta: Theta, tasks: list[Task]) -> TaskModels:
-    supports = {
-        str(t.name): TaskSupport(np.asarray(t.support.x), np.asarray(t.support.y), t.labels)
-        for t in tasks
-    }
-    adapted = adapt_tasks(config, theta, supports, **tasks[0].about)
+    adapted = adapt_tasks(config, theta, task_supports(tasks), **tasks[0].about)
     for task, (outputs, place) in adapted.tasks.items():
         check_finite({k: a[place] for k, a in adapted.arrays[outputs].items()}, f"task {task!r}")
     return adapted
+
+
+def task_supports(tasks: list[Task]) -> dict[str, TaskSupport]:
+    """Support rows by task; "" for a task without a name."""
+    return {
+        t.name or "": TaskSupport(np.asarray(t.support.x), np.asarray(t.support.y), t.labels)
+        for t in tasks
+    }
 
 
 def check_finite(arrays: Arrays, what: str) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from mtnet.build import is_classification, load_data
 from mtnet.commands.common import console, plain_table, warn
+from mtnet.commands.fit_calibration import report_calibration
 from mtnet.commands.progress import progress_bar
 from mtnet.config import Config
 from mtnet.errors import InputError
@@ -49,6 +50,7 @@ def report(run: Run, baselines: bool) -> None:
         f"{TASKS} tasks, iteration {iteration}.",
         highlight=False,
     )
+    report_calibration(run)
     if baselines:
         report_baselines(run, losses[0, :, config.inner.steps], iteration)
 

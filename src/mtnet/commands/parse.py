@@ -25,6 +25,7 @@ NO_DEFAULT = tyro.conf.arg(help_behavior_hint="")
 OptionalPath = Annotated[Path | None, NO_DEFAULT]
 OptionalInt = Annotated[int | None, NO_DEFAULT]
 OptionalStr = Annotated[str | None, NO_DEFAULT]
+OptionalFloat = Annotated[float | None, NO_DEFAULT]
 Ints = Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...", help_behavior_hint="")]
 Strings = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
 Paths = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH ...")]

@@ -14,11 +14,13 @@ import tyro
 from mtnet.adapted import Model
 from mtnet.adapted_tasks import TaskModels, predict_tasks
 from mtnet.commands.common import console, plain_table, save_figure, warn
-from mtnet.commands.parse import OptionalPath, run as run_command
+from mtnet.commands.parse import OptionalFloat, OptionalPath, run as run_command
 from mtnet.core.adapt import predict_compiled
+from mtnet.core.conformal import check_level
 from mtnet.errors import InputError
 from mtnet.report.cells import contact_sheet
 from mtnet.storage import models
+from mtnet.storage.calibration import half_widths
 from mtnet.tasks.episodes import as_floats
 from mtnet.userdata import image_folder, schema as schemas, table_files
 from mtnet.userdata.new_tasks import Inputs, read_inputs, some
@@ -38,6 +40,7 @@ def predict(
     out: OptionalPath = None,
     sheet: OptionalPath = None,
     run: OptionalPath = None,
+    interval: OptionalFloat = None,
 ) -> None:
     """Predict with an adapted model.
 
@@ -47,6 +50,7 @@ def predict(
         out: CSV, TSV or Parquet file for the predictions. Default: print them.
         sheet: Contact sheet of the images. Default: predictions.png, or none with --out.
         run: Run folder of a compact model, if it was moved.
+        interval: Add prediction intervals of this level, such as 0.9, for numbers.
     """
     if not inputs:
         raise InputError("give a table or images to predict for")
@@ -57,14 +61,20 @@ def predict(
         if path.is_dir() or table_files.is_table(path) != table or (table and len(inputs) > 1):
             raise InputError(f"{model} predicts for {wanted}, not for {path}")
     if isinstance(loaded, TaskModels) or table:
-        predict_rows(loaded, inputs[0], out)
+        predict_rows(loaded, inputs[0], out, interval, str(model))
+    elif interval is not None:
+        raise InputError(f"--interval is for numbers; {model} predicts classes: remove it")
     else:
         predict_images(loaded, list(inputs), out, sheet)
 
 
-def predict_rows(model: Model | TaskModels, path: Path, out: Path | None) -> None:
+def predict_rows(
+    model: Model | TaskModels, path: Path, out: Path | None, level: float | None, source: str
+) -> None:
     """The table with a column of predictions added; blank where inputs are missing and refused."""
     schema = schemas.from_plain(model.about["schema"])
+    if level is not None:
+        check_intervals(model, schema, level, source)
     inputs = read_inputs(schema, path, warn)
     rows = np.arange(len(inputs.x))
     blank = int((~inputs.complete).sum())
@@ -83,8 +93,16 @@ def predict_rows(model: Model | TaskModels, path: Path, out: Path | None) -> Non
         scaled = np.array([values[0] for values in outputs])
         numbers = schemas.decode(schema.target, scaled).astype(np.float32)
         table = with_column(table, name, rows, numbers.tolist(), pa.float32())
+        if level is not None:
+            tasks = row_tasks(model, inputs, rows)
+            half = half_widths(model.about["intervals"], tasks, level, source, warn)
+            for end, ends in (("lower", scaled - half), ("upper", scaled + half)):
+                values = schemas.decode(schema.target, ends).astype(np.float32).tolist()
+                column = f"{end} {schema.target.name}"
+                table = with_column(table, column, rows, values, pa.float32())
     else:
-        p = [np.asarray(jax.nn.softmax(jnp.asarray(values))) for values in outputs]
+        t = model.about.get("temperature", 1.0)
+        p = [np.asarray(jax.nn.softmax(jnp.asarray(values) / t)) for values in outputs]
         best = [names[int(v.argmax())] for names, v in zip(labels, p, strict=True)]
         table = with_column(table, name, rows, best, pa.string())
         table = with_column(table, "probability", rows, [float(v.max()) for v in p], pa.float32())
@@ -94,6 +112,27 @@ def predict_rows(model: Model | TaskModels, path: Path, out: Path | None) -> Non
     else:
         table_files.write_table(out, table)
         console.print(f"Wrote {len(rows)} predictions to {out}", highlight=False)
+
+
+def check_intervals(
+    model: Model | TaskModels, schema: schemas.Schema, level: float, source: str
+) -> None:
+    """Raise an InputError if the model has no intervals of this level."""
+    check_level(level)
+    if schema.target.levels is not None:
+        raise InputError(f"--interval is for numbers; {source} predicts classes: remove it")
+    if "intervals" not in model.about:
+        raise InputError(
+            f"{source} has no intervals: write it again with mtnet adapt, without --compact, from "
+            "a fit of 10 groups or more"
+        )
+
+
+def row_tasks(model: Model | TaskModels, inputs: Inputs, rows: np.ndarray) -> list[str]:
+    """The task of the model of each row; "" if it has no name."""
+    if isinstance(model, Model):
+        return [model.about["task"] or ""] * len(rows)
+    return [(inputs.tasks or [])[row] for row in rows]
 
 
 def row_outputs(
@@ -134,7 +173,8 @@ def with_column(
 def predict_images(model: Model, paths: list[Path], out: Path | None, sheet: Path | None) -> None:
     """A table of images, labels and probabilities, and a contact sheet."""
     pixels = image_folder.read_images(paths, model.about["size"], model.about["colour"])
-    p = np.asarray(jax.nn.softmax(predict_compiled(model.net, as_floats(jnp.asarray(pixels)))))
+    logits = predict_compiled(model.net, as_floats(jnp.asarray(pixels)))
+    p = np.asarray(jax.nn.softmax(logits / model.about.get("temperature", 1.0)))
     labels, probabilities = np.array(model.about["labels"])[p.argmax(1)], p.max(1)
     names = [str(path) for path in paths]
     if out is None:

@@ -10,6 +10,8 @@ from mtnet.core.losses import predict
 from mtnet.core.types import Batch, Learner, MetaParams
 from mtnet.errors import InputError
 
+TASKS_PER_VMAP = 256
+
 
 @eqx.filter_jit
 def adapt(
@@ -54,6 +56,29 @@ def adapt_many(learner: Learner, theta: MetaParams, supports: Batch, key: Key[Ar
     """
     keys = jax.random.split(key, len(supports.x))
     return eqx.filter_vmap(lambda s, k: learner.adapt(theta, s, k))(supports, keys)
+
+
+@eqx.filter_jit
+def adapt_and_predict(
+    learner: Learner, theta: MetaParams, supports: Batch, x: Array, key: Key[Array, ""]
+) -> Array:
+    """Adapt to many tasks with the same key, and predict the queries of each.
+
+    Args:
+        learner: The learner.
+        theta: Meta-parameters.
+        supports: Support sets, stacked along a leading axis.
+        x: Query inputs, stacked likewise.
+        key: Random key of the masks.
+
+    Returns:
+        Outputs, (tasks, queries, outputs).
+    """
+
+    def one(task: tuple[Batch, Array]) -> Array:
+        return predict(learner.adapt(theta, task[0], key), task[1])
+
+    return jax.lax.map(one, (supports, x), batch_size=min(TASKS_PER_VMAP, len(x)))
 
 
 @eqx.filter_jit

@@ -72,6 +72,7 @@ class FewShot(BaseEstimator):
         missing: Missing = "refuse",
         verbose: int = 0,
         random_state: int = 0,
+        held_out: float = 0.1,
         learned: Learned | None = None,
     ):
         """Set the parameters.
@@ -97,6 +98,9 @@ class FewShot(BaseEstimator):
                 target are skipped, with a warning.
             verbose: 1: print how columns are read, and the progress of meta-training.
             random_state: Random seed.
+            held_out: Fraction of the groups that `meta_fit` does not train on, for the intervals
+                of a regression; at least 9, or a sixth of them if that is less. None are held out
+                of fewer than 12 groups, with 0, or for classes.
             learned: What an earlier `meta_fit` has learned.
         """
         self.method = method
@@ -113,6 +117,7 @@ class FewShot(BaseEstimator):
         self.missing = missing
         self.verbose = verbose
         self.random_state = random_state
+        self.held_out = held_out
         self.learned = learned
 
     def _settings(self) -> Settings:
@@ -129,7 +134,9 @@ class FewShot(BaseEstimator):
                 raise InputError(f"there are {len(y)} rows and {len(groups)} groups: give one each")
         return plain(X), y, *more
 
-    def _meta_fit(self, X: Numbers, y: Numbers, groups: Any, outputs: int, scale: Scale) -> Any:
+    def _meta_fit(
+        self, X: Numbers, y: Numbers, groups: Any, clusters: Any, outputs: int, scale: Scale
+    ) -> Any:
         named = hasattr(self, "feature_names_in_")
         names = list(self.feature_names_in_) if named else [f"x{i}" for i in range(X.shape[1])]
         columns = columns_of(X, names)
@@ -143,8 +150,10 @@ class FewShot(BaseEstimator):
         self.skipped_ = [name for name, there in zip(tasks, enough, strict=True) if not there]
         if self.verbose and self.skipped_:
             print(f"{len(self.skipped_)} of {len(tasks)} groups have too few rows: skipped")
-        theta = learn(rows, data, settings, bool(self.verbose))
-        self.learned = Learned(theta, settings, data, rows)
+        own = None if clusters is None else clusters_of(clusters, groups, tasks)
+        self.learned = learn(
+            Learned(None, settings, data, rows, own, self.at_test), bool(self.verbose)
+        )
         for name in ("model_", "learned_"):  # an earlier task was adapted to from other theta
             self.__dict__.pop(name, None)
         return self
@@ -166,6 +175,10 @@ class FewShot(BaseEstimator):
         support = Batch(jnp.asarray(x), jnp.asarray(y))
         model = adapt(made, self.learned_.theta, support, key)
         check_finite(model, DIVERGED)
+        self.support_rows_ = len(x)
+        if not self._classes:
+            residuals = np.asarray(predict_compiled(model, support.x)) - y
+            self.support_squares_ = np.mean(np.square(residuals.astype(np.float64)), axis=0)
         self.model_: Any = model
         return self
 
@@ -214,6 +227,18 @@ class FewShot(BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def clusters_of(clusters: Any, groups: Any, names: list[Any]) -> Numbers:
+    """The number of each group's cluster; a group that is in two is an InputError."""
+    groups, own = np.asarray(groups), np.unique(np.asarray(clusters), return_inverse=True)[1]
+    found = []
+    for name in names:
+        inside = np.unique(own[groups == name])
+        if len(inside) > 1:
+            raise InputError(f"group {name!r} is in {len(inside)} clusters: it must be in one")
+        found.append(inside[0])
+    return np.array(found)
 
 
 def _with_targets(X: Any, y: Any, more: tuple[Any, ...]) -> tuple[Any, Any, tuple[Any, ...]]:

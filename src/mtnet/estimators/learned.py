@@ -11,15 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from mtnet.core.conformal import Calibration
 from mtnet.core.initialise import truncated_normal
-from mtnet.core.losses import cross_entropy, mse
+from mtnet.core.losses import cross_entropy, mse, padded_mse
 from mtnet.core.trainer import meta_train
-from mtnet.core.types import Family, Learner
+from mtnet.core.types import Family, Learner, Loss
 from mtnet.errors import InputError
 from mtnet.estimators.columns import width_of
 from mtnet.methods import known, make
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.tasks.groups import Groups, group_tasks, select_groups
+from mtnet.tasks.held_out import calibrate_by_size, fewest_held_out, residuals_by_size
 from mtnet.userdata.schema import FARTHEST, Column, check_size
 
 Numbers = np.ndarray
@@ -68,6 +70,7 @@ class Settings(NamedTuple):
     meta_batch: int
     beta: float
     random_state: int
+    held_out: float
 
 
 class Known(NamedTuple):
@@ -93,6 +96,12 @@ class Learned:
     data: Known
     rows: Groups | None = None
     """The rows of `meta_fit`, encoded; None after it was read from a file."""
+    clusters: Numbers | None = None
+    """The cluster of each group, from 0."""
+    at_test: str = "expected"
+    """Masks of the calibration."""
+    calibration: dict[int, Calibration] = field(default_factory=dict)
+    """Residuals of the groups that were held out, by number of support rows."""
     others: dict[Settings, "Learned"] = field(default_factory=dict)
     """What was learned from the same rows with other settings."""
 
@@ -112,8 +121,8 @@ class Learned:
                     f"meta_fit was done with {_changed(self.settings, settings)}, and a file does "
                     "not hold its rows: set this again, or call meta_fit"
                 )
-            theta = learn(self.rows, self.data, settings, verbose)
-            self.others[settings] = replace(self, theta=theta, settings=settings)
+            bare = replace(self, settings=settings, others=self.others)
+            self.others[settings] = learn(bare, verbose)
         return self.others[settings]
 
 
@@ -122,19 +131,25 @@ def _changed(old: Settings, new: Settings) -> str:
     return ", ".join(f"{name}={was!r}" for name, was, now in pairs if was != now)
 
 
-def learn(rows: Groups, data: Known, settings: Settings, verbose: bool) -> Any:
-    """Meta-parameters from the groups that are large enough."""
+def learn(bare: Learned, verbose: bool) -> Learned:
+    """With meta-parameters from the groups that are large enough, calibrated on held-out ones."""
+    rows, data, settings = bare.rows, bare.data, bare.settings
+    if rows is None:
+        raise InputError("there are no rows to learn from: call meta_fit")
     enough = large_enough(rows, settings)
     if not enough.any():
         raise InputError(
             f"no group has the {settings.shots} + {settings.queries} rows that shots and queries "
             f"need; the largest has {rows.count.max()}"
         )
-    kept = jax.tree.map(jnp.asarray, select_groups(rows, np.flatnonzero(enough).tolist()))
+    own = np.arange(len(rows.count)) if bare.clusters is None else bare.clusters
+    chosen: Any = [] if data.classes else held_out_clusters(own[enough], settings)
+    held_out = enough & np.isin(own, chosen)
+    kept = select_groups(rows, np.flatnonzero(enough & ~held_out).tolist())
     theta = meta_train(
         learner_for(settings, data),
         _family(settings.shots, settings.queries),
-        data=kept,
+        data=jax.tree.map(jnp.asarray, kept),
         iterations=settings.iterations,
         meta_batch=settings.meta_batch,
         optimiser=_step_sizes(settings.beta, settings.iterations),
@@ -142,7 +157,26 @@ def learn(rows: Groups, data: Known, settings: Settings, verbose: bool) -> Any:
         progress=verbose,
     ).theta
     check_finite(theta, "meta-training gives nan or inf: set a smaller beta or alpha")
-    return theta
+    if not held_out.any():
+        return replace(bare, theta=theta, calibration={})
+    if verbose:
+        print(f"calibrating intervals on {int(held_out.sum())} groups that were held out")
+    learner = learner_for(settings, data, at_test=bare.at_test, padded=True)
+    left = select_groups(rows, np.flatnonzero(held_out).tolist())
+    key = jax.random.key(settings.random_state)
+    own = own[held_out]
+    residuals = residuals_by_size(learner, theta, left, settings.shots, key, clusters=own)
+    return replace(bare, theta=theta, calibration=calibrate_by_size(residuals))
+
+
+def held_out_clusters(clusters: Numbers, settings: Settings) -> Numbers:
+    """The clusters to calibrate on: none of fewer than 12."""
+    names = np.unique(clusters)
+    if not settings.held_out:
+        return names[:0]
+    count = max(round(settings.held_out * len(names)), fewest_held_out(len(names)))
+    order = np.random.default_rng(settings.random_state).permutation(names)
+    return order[: count if 2 <= count < len(names) else 0]
 
 
 def check_finite(tree: Any, message: str) -> None:
@@ -162,10 +196,16 @@ def plan_of(settings: Settings, data: Known, outputs: int | None = None) -> NetS
 
 
 def learner_for(
-    settings: Settings, data: Known, outputs: int | None = None, at_test: str = "expected"
+    settings: Settings,
+    data: Known,
+    outputs: int | None = None,
+    at_test: str = "expected",
+    padded: bool = False,
 ) -> Learner:
+    """The learner; with `padded` its loss skips targets that are nan."""
     inner = (("alpha", settings.alpha), ("steps", settings.steps), ("at_test", at_test))
-    return _learner(plan_of(settings, data, outputs), settings.method, data.classes, inner)
+    loss = cross_entropy if data.classes else padded_mse if padded else mse
+    return _learner(plan_of(settings, data, outputs), settings.method, loss, inner)
 
 
 # The functions below return one object per set of arguments, so that compiled programs are found
@@ -173,11 +213,9 @@ def learner_for(
 
 
 @lru_cache(maxsize=64)
-def _learner(
-    plan: NetSpec, method: str, classes: bool, inner: tuple[tuple[str, Any], ...]
-) -> Learner:
+def _learner(plan: NetSpec, method: str, loss: Loss, inner: tuple[tuple[str, Any], ...]) -> Learner:
     options: dict[str, Any] = dict(inner) | {"initialise": truncated_normal(plan.width**-0.5)}
-    options |= {"loss": cross_entropy, "shared_head": plan.head} if classes else {"loss": mse}
+    options |= {"loss": loss} | ({"shared_head": plan.head} if loss is cross_entropy else {})
     return make(method, build_net(plan), **known(method, options))
 
 

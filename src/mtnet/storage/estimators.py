@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from mtnet.check_data import check_data
+from mtnet.core.conformal import PLAIN, from_plain, to_plain
 from mtnet.errors import InputError, check_name
 from mtnet.files import arrays_of, fill_tree, read_arrays, write_arrays
 from mtnet.userdata.dataset import COLUMN
@@ -17,11 +18,16 @@ ABOUT = {
     "estimator": str,
     "params": {},
     "data?": {"columns": [COLUMN], "named": bool, "outputs": int, "standardised": bool},
+    "at_test?": str,
+    "calibration?": {str: PLAIN},
     "fitted?": {},
 }
 """What the header must hold."""
 KINDS = ("MTNetClassifier", "MTNetRegressor")
-FITTED = ("classes_", "flat_", "n_features_in_", "feature_names_in_")
+FITTED = (
+    *("classes_", "flat_", "n_features_in_", "feature_names_in_"),
+    *("support_rows_", "support_squares_"),
+)
 
 
 def is_estimator(item: Any) -> bool:
@@ -49,6 +55,8 @@ def save_estimator(estimator: Any, path: Path) -> None:
             "outputs": data.outputs,
             "standardised": data.standardised,
         }
+        about["at_test"] = learned.at_test
+        about["calibration"] = {str(k): to_plain(c) for k, c in learned.calibration.items()}
     if hasattr(estimator, "model_"):
         arrays |= {f"net{name}": a for name, a in arrays_of(estimator.model_).items()}
         fitted = {n: getattr(estimator, n) for n in FITTED if hasattr(estimator, n)}
@@ -92,7 +100,12 @@ def _with_arrays(estimator: Any, about: dict[str, Any], arrays: dict[str, Any]) 
     settings = estimator._settings()
     like = jax.eval_shape(learner_for(settings, data).init, jax.random.key(0))
     theta = fill_tree(like, _under(arrays, "theta"))
-    estimator.learned = Learned(theta, settings, data)
+    found = about.get("calibration", {})
+    estimator.learned = Learned(
+        *(theta, settings, data),
+        at_test=about.get("at_test", estimator.at_test),
+        calibration={int(k): from_plain(c, "the file") for k, c in found.items()},
+    )
     if "fitted" in about:
         for name in FITTED:
             if name in about["fitted"]:

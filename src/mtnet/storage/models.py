@@ -22,6 +22,7 @@ from mtnet.core.norms import freeze_batch_stats
 from mtnet.errors import InputError
 from mtnet.files import Arrays, arrays_of, digest, fill_network, read_arrays, write_arrays
 from mtnet.nets.spec import NetSpec, build_net
+from mtnet.storage.calibration import INTERVALS
 from mtnet.storage.names import with_suffix
 from mtnet.storage.run_folder import load_best_member, open_run
 from mtnet.storage.task_models import task_models
@@ -44,6 +45,8 @@ ABOUT = {
     "base?": {"run": str, "sha256": str},
     "kind?": str,
     "labels?": [str],
+    "intervals?": INTERVALS,
+    "temperature?": float,
     **INPUTS,
 }
 """What the header of a model must hold."""
@@ -94,6 +97,8 @@ def _read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
         raise InputError(f"{path} is a folder, not a model: make one with `mtnet adapt`")
     arrays, header = read_arrays(path, "model")
     about = check_data(header.get("about"), ABOUT, str(path), REMEDY)
+    if about.get("temperature", 1.0) <= 0:
+        raise InputError(f"{path}: temperature is {about['temperature']}, not positive; {REMEDY}")
     needed = INPUTS_OF.get(about.get("kind", ""), {})
     if "tasks" in about:  # each task has its own labels
         needed = {name: kind for name, kind in needed.items() if name != "labels"}

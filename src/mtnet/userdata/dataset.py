@@ -17,6 +17,7 @@ from mtnet.core.types import SPLITS
 from mtnet.errors import InputError
 from mtnet.files import read_arrays, write_arrays
 from mtnet.tasks.groups import Groups, select_groups
+from mtnet.tasks.held_out import fewest_held_out
 
 DATASET_FILE = "data.safetensors"
 HELD_OUT = 0.1
@@ -38,7 +39,8 @@ def split_groups(names: list[str], seed: int, per_task: int = 1) -> dict[str, li
     """Positions of the groups of each split, at random.
 
     With fewer than four tasks' groups all are for training. With ten groups or more at least two
-    are for validation and three for testing.
+    are for validation and three for testing. A sixth of the groups, but not more than nine, are for
+    validation if they are tasks: prediction intervals are calibrated on them.
 
     Args:
         names: The groups.
@@ -49,6 +51,8 @@ def split_groups(names: list[str], seed: int, per_task: int = 1) -> dict[str, li
     validation = test = max(round(count * HELD_OUT), per_task) if count >= 4 * per_task else 0
     if test and count >= 10:
         validation, test = max(validation, 2), max(test, 3)
+        if per_task == 1:
+            validation = max(validation, fewest_held_out(count))
     order = np.random.default_rng(seed).permutation(count).tolist()
     return {
         "train": sorted(order[validation + test :]),
