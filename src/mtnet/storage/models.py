@@ -34,6 +34,7 @@ SPEC = {
     "width": int,
     "depth": int,
     "pool": bool,
+    "skip": bool,
 }
 ABOUT = {
     "spec": SPEC,
