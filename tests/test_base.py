@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import jax
@@ -189,6 +190,12 @@ def test_a_base_for_classes_is_refused_in_one_line(capsys):
     assert not Path("run").exists()
 
 
+def test_too_many_waves_are_refused_in_one_line(capsys):
+    write("data.csv", rows=22)
+    assert main(["fit", "data.csv", *FLAGS, "--waves", "101", "--out", "run"]) == 2
+    assert "waves must be from 0 to 100; it is 101" in capsys.readouterr().err
+
+
 @given(st.lists(st.lists(st.floats(-9, 9) | st.just(np.nan), min_size=3, max_size=3), min_size=1))
 def test_the_choice_is_never_worse_than_the_first_candidate(scores):
     """At the last rung, where both were trained equally long."""
@@ -201,7 +208,7 @@ def test_the_choice_is_never_worse_than_the_first_candidate(scores):
     assert not chosen.score < first.score
     assert sum(t.iterations == 1 for t in trials) == len(names)
     counts = [sum(t.iterations == i for t in trials) for i in rungs]
-    assert all(b <= max(1, a // 2) + 1 for a, b in zip(counts, counts[1:], strict=False))
+    assert all(b <= max(1, a // 2) + 1 for a, b in pairwise(counts))
 
 
 def test_tuning_is_deterministic_and_stored(monkeypatch, capsys):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from mtnet.commands.common import check_not_negative, check_positive, console, duration
+from mtnet.commands.common import check_positive, console, duration
 from mtnet.commands.fit_data import Prepared, prepare_rows, read_image_folder, read_rows
 from mtnet.commands.fit_report import report
 from mtnet.commands.fit_tune import tune_rows, write_trials
@@ -28,8 +28,10 @@ RESEARCH = (
 )
 """Settings that `mtnet train` has and `mtnet fit` leaves at their defaults."""
 
-TABLE_FLAGS = ("task", "inputs", "target", "categories", "classes", "missing", "na")
-TABLE_FLAGS += ("base", "waves", "tune")
+TABLE_FLAGS = (
+    *("task", "inputs", "target", "categories", "classes", "missing", "na"),
+    *("base", "waves", "tune"),
+)
 
 Table = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TABLE")]
 Column = Annotated[str, tyro.conf.arg(metavar="COLUMN")]
@@ -121,7 +123,6 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
             tune: First choose base, waves, width, steps and alpha on the validation groups.
             baselines: Skip the comparison with ridge regression, boosting and others.
         """
-        check_not_negative(waves=waves)
         config = default.replace(seeds=(seed,), **flat_values(settings))
         columns: dict[str, Any] = {
             "task": task,
@@ -130,7 +131,8 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
             "categories": categories,
         }
         columns |= {"classes": classes, "missing": missing, "na": na}
-        added, seconds = {"base": base, "waves": waves}, duration(budget)
+        added: dict[str, Any] = {"base": base, "waves": waves}
+        seconds = duration(budget)
         if tune and seconds:
             seconds /= 2  # the other half is for tuning
 

@@ -39,15 +39,14 @@ def tune_rows(
         raise InputError("--tune needs validation groups: give 4 groups or more, or remove --tune")
     changes = tune.candidates(config, numbers=not table.classes)
     inputs = {name: _inputs(added | change) for name, change in changes.items()}
+    data, paths, configs = dict[Any, Prepared](), dict[Any, Path](), dict[str, Config]()
     with tempfile.TemporaryDirectory() as folder:
-        data, configs = dict[Any, Prepared](), dict[str, Config]()
-        for name, change in changes.items():
-            path = Path(folder) / f"{len(data)}.safetensors"
-            if inputs[name] not in data:
-                data[inputs[name]] = rows = prepare_rows(table, **dict(inputs[name]))
-                write_dataset(path, rows.rows, rows.names, rows.splits, **dict(rows.about))
-            path = Path(folder) / f"{list(data).index(inputs[name])}.safetensors"
-            configs[name] = config.replace(data=str(path), **_settings(change))
+        for name, key in inputs.items():
+            if key not in data:
+                data[key] = rows = prepare_rows(table, **dict(key))
+                paths[key] = Path(folder) / f"{len(paths)}.safetensors"
+                write_dataset(paths[key], rows.rows, rows.names, rows.splits, **rows.about)
+            configs[name] = config.replace(data=str(paths[key]), **_settings(changes[name]))
         trials = _try(configs, seconds)
     chosen = tune.best(trials).name
     _print(trials, chosen, table.schema, bool(table.classes))

@@ -17,6 +17,7 @@ MOSTLY = 0.5
 """A text column with at least this fraction of numbers must have numbers only."""
 MAX_LEVELS = 100
 """Levels that a category may have if `--categories` does not name it."""
+MAX_WAVES = 100
 FARTHEST = 1e6
 """Standard deviations from the training mean; networks overflow at larger inputs."""
 LARGEST = 1e100
@@ -45,6 +46,10 @@ class Schema:
     """Pairs of sine and cosine per numeric input."""
     base: Trees | None = None
     """A pooled model whose prediction is the last input."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.waves <= MAX_WAVES:
+            raise InputError(f"waves must be from 0 to {MAX_WAVES}; it is {self.waves}")
 
     @property
     def raw_width(self) -> int:
