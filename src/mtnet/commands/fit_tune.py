@@ -37,7 +37,7 @@ def tune_rows(
     """
     if not table.splits["validation"]:
         raise InputError("--tune needs validation groups: give 4 groups or more, or remove --tune")
-    changes = tune.candidates(config, numbers=not table.classes)
+    changes = _different(tune.candidates(config, numbers=not table.classes), added)
     inputs = {name: _inputs(added | change) for name, change in changes.items()}
     data, paths, configs = dict[Any, Prepared](), dict[Any, Path](), dict[str, Config]()
     with tempfile.TemporaryDirectory() as folder:
@@ -52,6 +52,14 @@ def tune_rows(
     _print(trials, chosen, table.schema, bool(table.classes))
     plain = [t._asdict() | changes[t.name] | {"score": finite(t.score)} for t in trials]
     return data[inputs[chosen]]._replace(tuned=Tuned(_settings(changes[chosen]), plain))
+
+
+def _different(changes: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
+    """The candidates without those that equal an earlier one, given base and waves."""
+    unique: dict[Any, tuple[str, Any]] = {}
+    for name, change in changes.items():
+        unique.setdefault(tuple(sorted((added | change).items())), (name, change))
+    return dict(unique.values())
 
 
 def _inputs(settings: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
