@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import tyro
 
 from mtnet.commands.common import check_positive, console, duration
-from mtnet.commands.fit_data import Prepared, read_image_folder, read_rows
+from mtnet.commands.fit_data import Prepared, prepare_rows, read_image_folder, read_rows
 from mtnet.commands.fit_report import report
+from mtnet.commands.fit_tune import tune_rows, write_trials
 from mtnet.commands.flags import flags_for, flat_values, used_settings, why_unused
 from mtnet.commands.parse import Flag, OptionalPath, OptionalStr, parse, run as run_command
 from mtnet.commands.train import free_folder, train_with_bars
@@ -17,6 +18,7 @@ from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
 from mtnet.storage.run_folder import check_free, create_run
+from mtnet.userdata.base import Base
 from mtnet.userdata.dataset import DATASET_FILE, write_dataset
 from mtnet.userdata.schema import Missing
 
@@ -26,7 +28,10 @@ RESEARCH = (
 )
 """Settings that `mtnet train` has and `mtnet fit` leaves at their defaults."""
 
-TABLE_FLAGS = ("task", "inputs", "target", "categories", "classes", "missing", "na")
+TABLE_FLAGS = (
+    *("task", "inputs", "target", "categories", "classes", "missing", "na"),
+    *("base", "waves", "tune"),
+)
 
 Table = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TABLE")]
 Column = Annotated[str, tyro.conf.arg(metavar="COLUMN")]
@@ -85,10 +90,13 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         classes: Flag = False,
         missing: Missing = "refuse",
         na: Marks = (),
+        base: Base = "none",
+        waves: int = 0,
         settings: Settings = flags(),  # noqa: B008
         seed: int = 0,
         out: OptionalPath = None,
         budget: OptionalStr = None,
+        tune: Flag = False,
         baselines: NoFlag = True,
     ) -> None:
         """Learn from many small tasks; mtnet adapt then learns a new one.
@@ -106,10 +114,13 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
             classes: The target's numbers are classes.
             missing: Missing values: stop with an error (refuse), or use the column's mean.
             na: Text that stands for a missing value, such as '---'; may be repeated.
+            base: Learn to correct gradient boosting on the rows of all training groups.
+            waves: Pairs of sine and cosine of each numeric input, as more inputs.
             settings: How to train.
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-table, numbered if it exists.
             budget: Stop after this training time, e.g. 10m or 1h; mtnet train --resume continues.
+            tune: First choose base, waves, width, steps and alpha on the validation groups.
             baselines: Skip the comparison with ridge regression, boosting and others.
         """
         config = default.replace(seeds=(seed,), **flat_values(settings))
@@ -120,8 +131,16 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
             "categories": categories,
         }
         columns |= {"classes": classes, "missing": missing, "na": na}
-        prepare = lambda: read_rows(table, config, **columns)  # noqa: E731
-        prepare_and_train(prepare, config, out, baselines, budget=duration(budget))
+        added: dict[str, Any] = {"base": base, "waves": waves}
+        seconds = duration(budget)
+        if tune and seconds:
+            seconds /= 2  # the other half is for tuning
+
+        def prepare() -> Prepared:
+            rows = read_rows(table, config, **columns)
+            return tune_rows(rows, config, added, seconds) if tune else prepare_rows(rows, **added)
+
+        prepare_and_train(prepare, config, out, baselines, budget=seconds)
 
     return fit
 
@@ -172,6 +191,7 @@ def prepare_and_train(
     folder = out or free_folder(Path("runs"), config)
     check_free(folder, config)
     data = prepare()
+    config = config.replace(**data.tuned.settings) if data.tuned else config
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -179,6 +199,8 @@ def prepare_and_train(
     path = folder / DATASET_FILE
     write_dataset(path, data.rows, data.names, data.splits, **data.about)
     run = create_run(folder, with_data(config, path, data.splits))
+    if data.tuned:
+        write_trials(folder, data.tuned)
     train_with_bars(run, **options)
     report(run, baselines)
     examples = "FILE" if config.family == "table" else "FOLDER"

@@ -12,14 +12,22 @@ from mtnet.config import Config
 from mtnet.errors import InputError
 from mtnet.tasks.groups import Groups, sort_by_group
 from mtnet.userdata import image_folder, schema as schemas
+from mtnet.userdata.base import Base, widen
 from mtnet.userdata.dataset import split_groups
 from mtnet.userdata.open_image import has_colour
-from mtnet.userdata.tables import ColumnUse, prepare_table
+from mtnet.userdata.tables import ColumnUse, TableTasks, prepare_table
 
 SHOWN = 5
 """Omitted groups that are named in a warning; the others are counted."""
 FEW_TASKS = 10
 """With fewer different test tasks than this, `mtnet fit` warns."""
+
+
+class Tuned(NamedTuple):
+    """What `--tune` chose, and what it tried, as plain data."""
+
+    settings: dict[str, Any]
+    trials: list[dict[str, Any]]
 
 
 class Prepared(NamedTuple):
@@ -29,9 +37,10 @@ class Prepared(NamedTuple):
     names: list[str]
     splits: dict[str, list[int]]
     about: dict[str, Any]
+    tuned: Tuned | None = None
 
 
-def read_rows(path: Path, config: Config, **columns: Any) -> Prepared:
+def read_rows(path: Path, config: Config, **columns: Any) -> TableTasks:
     """Read a table; `columns` are those of `prepare_table`."""
     least = config.tasks.shots + config.tasks.queries
     table = prepare_table(
@@ -45,6 +54,12 @@ def read_rows(path: Path, config: Config, **columns: Any) -> Prepared:
     print_columns(table.columns)
     warn_omitted(table.omitted, least, "rows")
     print_splits(table.splits, "groups", 1)
+    return table
+
+
+def prepare_rows(table: TableTasks, base: Base, waves: int) -> Prepared:
+    """The arrays of a table, with the inputs that base and waves add."""
+    table = widen(table, base, waves)
     about = {"schema": schemas.to_plain(table.schema), "classes": table.classes}
     return Prepared(table.rows, table.names, table.splits, about)
 

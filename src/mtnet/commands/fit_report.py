@@ -10,13 +10,14 @@ from mtnet.commands.common import console, plain_table, warn
 from mtnet.commands.fit_calibration import report_calibration
 from mtnet.commands.progress import progress_bar
 from mtnet.config import Config
+from mtnet.core.types import Episode
 from mtnet.errors import InputError
 from mtnet.evaluation.baselines import baselines_for, compare_scores, task_scores
 from mtnet.evaluation.measure import draw_test_tasks, measure, table
 from mtnet.evaluation.units import Unit, root, root_scores, target_unit
 from mtnet.files import write_atomically
 from mtnet.storage.run_folder import Run, load_best
-from mtnet.userdata.dataset import open_dataset
+from mtnet.userdata.dataset import open_dataset, raw_width
 
 TASKS = 500
 """Test tasks."""
@@ -78,10 +79,12 @@ def report_baselines(run: Run, scores: np.ndarray, iteration: int) -> None:
 
 def all_scores(config: Config, scores: np.ndarray) -> dict[str, np.ndarray]:
     """The scores of the network and of every baseline on the same tasks, in the target's unit."""
-    tasks, classes = draw_test_tasks(config, len(scores)), is_classification(config)
+    width, classes = raw_width(config.tasks.data), is_classification(config)
+    raw = lambda batch: batch._replace(x=batch.x[..., :width])  # noqa: E731
+    tasks = Episode(*map(raw, draw_test_tasks(config, len(scores))))
     by_name = {config.method: scores}
     with progress_bar("Baselines on the same tasks", console) as progress:
-        baselines = baselines_for(load_data(config, "train"), classes)
+        baselines = baselines_for(raw(load_data(config, "train")), classes)
         for done, (name, baseline) in enumerate(baselines.items(), 1):
             by_name[name] = task_scores(baseline, tasks)
             progress(done, len(baselines))

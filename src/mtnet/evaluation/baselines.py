@@ -12,6 +12,8 @@ import numpy as np
 from mtnet.core.evaluate import summarise
 from mtnet.core.types import Episode
 from mtnet.evaluation.measure import finite
+from mtnet.userdata.base import fit_trees
+from mtnet.userdata.trees import predict_trees
 
 
 class Support(NamedTuple):
@@ -85,13 +87,11 @@ def gaussian_process(support: Support, x: np.ndarray) -> np.ndarray:
 
 def boosting(x: np.ndarray, y: np.ndarray) -> Baseline:
     """Gradient boosting on the rows of all training groups, plus the task's mean residual."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    model = HistGradientBoostingRegressor(random_state=0).fit(x, y)
+    trees = fit_trees(x, y)
 
     def boosted(support: Support, x: np.ndarray) -> np.ndarray:
-        known, new = np.split(model.predict(np.concatenate([support.x, x])), [len(support.x)])
-        return new + np.mean(support.y - known)
+        residual = support.y - predict_trees(trees, support.x)
+        return predict_trees(trees, x) + np.mean(residual)
 
     return boosted
 

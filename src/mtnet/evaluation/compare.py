@@ -13,7 +13,7 @@ from mtnet.evaluation.measure import measure
 from mtnet.evaluation.units import root_scores, target_unit
 from mtnet.storage.run_folder import Run, load_best
 from mtnet.tasks import FAMILIES
-from mtnet.userdata.dataset import open_dataset
+from mtnet.userdata.dataset import open_dataset, without_added
 
 SAME = ("family", "ways", "shots", "rotations", "order", "x_max", "damp_coefficients")
 """Settings that define the tasks; runs that differ in one are not compared."""
@@ -77,7 +77,8 @@ def check_same_tasks(first: Run, other: Run) -> None:
                 "their tasks are not the same"
             )
     files = (first.config.tasks.data, other.config.tasks.data)
-    if files[0] and open_dataset(files[0]).about != open_dataset(files[1]).about:
+    about = [without_added(open_dataset(file).about) for file in files if file]
+    if any(one != about[0] for one in about):
         raise InputError(f"{other.folder} and {first.folder} were fitted to different data")
 
 

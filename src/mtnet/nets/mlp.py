@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax
+from jaxtyping import Array, Float
 
 
 def mlp(inputs: int = 1, outputs: int = 1, width: int = 40, depth: int = 2) -> eqx.nn.MLP:
@@ -24,3 +25,12 @@ def features(inputs: int = 1, width: int = 40, depth: int = 2) -> eqx.nn.MLP:
     return eqx.nn.MLP(
         inputs, width, width, depth - 1, final_activation=jax.nn.relu, key=jax.random.key(0)
     )
+
+
+class Skip(eqx.Module):
+    """A network plus its last input, a prediction that it corrects."""
+
+    mlp: eqx.nn.MLP
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Array:
+        return x[-1:] + self.mlp(x)

@@ -16,11 +16,15 @@ class NetSpec(NamedTuple):
     """Activations of a hidden cell, or filters of a convolution."""
     depth: int = 2
     pool: bool = False
+    skip: bool = False
+    """The last input is added to the output: the network corrects a prediction."""
 
     @property
     def head(self) -> str:
         """The name of the last cell."""
-        return "head" if self.kind == "conv4" else f"layers.{self.depth}"
+        if self.kind == "conv4":
+            return "head"
+        return f"{'mlp.' if self.skip else ''}layers.{self.depth}"
 
 
 def build_net(plan: NetSpec) -> Any:
@@ -31,4 +35,5 @@ def build_net(plan: NetSpec) -> Any:
         return conv4(shape, plan.outputs, filters=plan.width, pool=plan.pool)
     if plan.outputs is None:
         return perceptrons.features(plan.inputs[0], plan.width, plan.depth)
-    return perceptrons.mlp(plan.inputs[0], plan.outputs, plan.width, plan.depth)
+    net = perceptrons.mlp(plan.inputs[0], plan.outputs, plan.width, plan.depth)
+    return perceptrons.Skip(net) if plan.skip else net

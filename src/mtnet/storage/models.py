@@ -35,6 +35,7 @@ SPEC = {
     "width": int,
     "depth": int,
     "pool": bool,
+    "skip": bool,
 }
 ABOUT = {
     "spec": SPEC,

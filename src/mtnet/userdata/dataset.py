@@ -18,12 +18,15 @@ from mtnet.errors import InputError
 from mtnet.files import read_arrays, write_arrays
 from mtnet.tasks.groups import Groups, select_groups
 from mtnet.tasks.held_out import fewest_held_out
+from mtnet.userdata import schema as schemas
+from mtnet.userdata.trees import TREES
 
 DATASET_FILE = "data.safetensors"
 HELD_OUT = 0.1
 """Fraction of the groups for validation, and the same for testing."""
 COLUMN = {"name": str, "mean": float, "spread": float, "levels": ([str], None)}
 SCHEMA = {"task": str, "inputs": [COLUMN], "target": COLUMN, "missing": str}
+SCHEMA |= {"waves?": int, "base?": (TREES, None)}
 INPUTS = {"schema?": SCHEMA, "size?": int, "colour?": bool}
 """What a header says about the inputs of a network: columns of a table, or the size of images."""
 ABOUT = {"splits": {split: [str] for split in SPLITS}, "classes?": (int, None), **INPUTS}
@@ -112,3 +115,20 @@ def split_shapes(path: str) -> Groups:
 def class_count(path: str) -> int:
     """Number of classes of the target."""
     return int(open_dataset(path).about["classes"])
+
+
+def has_base(path: str) -> bool:
+    """Whether the last input is the prediction of a base."""
+    return bool(open_dataset(path).about.get("schema", {}).get("base"))
+
+
+def raw_width(path: str) -> int | None:
+    """Inputs without waves and base, which come last; None if rows were written in Python."""
+    schema = open_dataset(path).about.get("schema")
+    return schemas.from_plain(schema).raw_width if schema else None
+
+
+def without_added(about: dict[str, Any]) -> dict[str, Any]:
+    """What a header says of the rows themselves: not the waves and the base."""
+    schema = about.get("schema") or {}
+    return about | {"schema": {k: v for k, v in schema.items() if k not in ("waves", "base")}}

@@ -4,18 +4,20 @@ Computed on the training groups, stored with the model, and used for every later
 """
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from mtnet.errors import InputError
+from mtnet.userdata.trees import Trees, predict_trees, trees_from_plain
 
 Missing = Literal["refuse", "mean"]
 MOSTLY = 0.5
 """A text column with at least this fraction of numbers must have numbers only."""
 MAX_LEVELS = 100
 """Levels that a category may have if `--categories` does not name it."""
+MAX_WAVES = 100
 FARTHEST = 1e6
 """Standard deviations from the training mean; networks overflow at larger inputs."""
 LARGEST = 1e100
@@ -40,6 +42,19 @@ class Schema:
     missing: Missing = "refuse"
     na: tuple[str, ...] = ()
     """Texts that stand for missing values."""
+    waves: int = 0
+    """Pairs of sine and cosine per numeric input."""
+    base: Trees | None = None
+    """A pooled model whose prediction is the last input."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.waves <= MAX_WAVES:
+            raise InputError(f"waves must be from 0 to {MAX_WAVES}; it is {self.waves}")
+
+    @property
+    def raw_width(self) -> int:
+        """Encoded inputs without waves and base; they come first."""
+        return sum(1 if c.levels is None else len(c.levels) for c in self.inputs)
 
 
 def fit_column(name: str, values: np.ndarray, category: bool = False) -> Column:
@@ -131,8 +146,26 @@ def encode(column: Column, values: np.ndarray, source: str) -> np.ndarray:
 
 
 def encode_all(schema: Schema, columns: dict[str, np.ndarray], source: str) -> np.ndarray:
-    """All inputs concatenated, (rows, width)."""
-    return np.concatenate([encode(c, columns[c.name], source) for c in schema.inputs], axis=1)
+    """All inputs concatenated, then waves and the prediction of the base: (rows, width)."""
+    x = np.concatenate([encode(c, columns[c.name], source) for c in schema.inputs], axis=1)
+    x = add_waves(schema, x)
+    return x if schema.base is None else add_base(schema.base, x)
+
+
+def add_waves(schema: Schema, x: np.ndarray) -> np.ndarray:
+    """Encoded inputs, and sines and cosines of the numeric ones at `schema.waves` frequencies.
+
+    The slowest has one period in the range of a uniform column, 2 sqrt(3) standard deviations.
+    """
+    numeric = [c.levels is None for c in schema.inputs for _ in c.levels or (0,)]
+    frequency = np.arange(1, schema.waves + 1) * np.pi / np.sqrt(3)
+    angle = np.multiply.outer(x[:, numeric], frequency).reshape(len(x), -1)
+    return np.concatenate([x, np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
+
+
+def add_base(trees: Trees, x: np.ndarray) -> np.ndarray:
+    """Encoded inputs with one more column: the prediction of the trees, in the scaled unit."""
+    return np.column_stack([x, predict_trees(trees, x)]).astype(np.float32)
 
 
 def _encode_numbers(column: Column, values: np.ndarray, source: str) -> np.ndarray:
@@ -211,4 +244,6 @@ def from_plain(values: dict[str, Any]) -> Schema:
 
     inputs = tuple(column(v) for v in values["inputs"])
     task, missing, na = values["task"], values["missing"], tuple(values.get("na", ()))
-    return Schema(task, inputs, column(values["target"]), missing, na)
+    schema = Schema(task, inputs, column(values["target"]), missing, na, values.get("waves", 0))
+    trees = values.get("base")
+    return replace(schema, base=trees and trees_from_plain(trees, schema.raw_width))
