@@ -13,6 +13,7 @@ from mtnet.errors import InputError
 from mtnet.tasks.groups import Groups, sort_by_group
 from mtnet.userdata import image_folder, schema as schemas
 from mtnet.userdata.dataset import split_groups
+from mtnet.userdata.image_folder import as_trained, is_light
 from mtnet.userdata.open_image import has_colour
 from mtnet.userdata.tables import ColumnUse, prepare_table
 
@@ -37,7 +38,7 @@ def read_rows(path: Path, config: Config, **columns: Any) -> Prepared:
     table = prepare_table(
         path,
         least=least,
-        own_classes=config.net.shared_head,
+        own_classes=config.any_ways,
         seed=config.seeds[0],
         warn=warn,
         **columns,
@@ -64,11 +65,12 @@ def read_image_folder(folder: Path, config: Config, size: int) -> Prepared:
     paths = [image for images in classes.values() for image in images]
     colour = any(has_colour(path) for path in paths)
     pixels = read_with_bar(paths, size, colour)
+    about = {"size": size, "colour": colour, "invert": not colour and is_light(pixels)}
     labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
-    rows, _ = sort_by_group(pixels, np.zeros(len(pixels), np.int32), labels)
+    rows, _ = sort_by_group(as_trained(pixels, about), np.zeros(len(pixels), np.int32), labels)
     splits = split_groups(list(classes), config.seeds[0], per_task=tasks.ways)
     print_splits(splits, "classes", tasks.ways)
-    return Prepared(rows, list(classes), splits, {"size": size, "colour": colour})
+    return Prepared(rows, list(classes), splits, about)
 
 
 def read_with_bar(paths: list[Path], size: int, colour: bool) -> np.ndarray:

@@ -134,7 +134,8 @@ def with_column(
 def predict_images(model: Model, paths: list[Path], out: Path | None, sheet: Path | None) -> None:
     """A table of images, labels and probabilities, and a contact sheet."""
     pixels = image_folder.read_images(paths, model.about["size"], model.about["colour"])
-    p = np.asarray(jax.nn.softmax(predict_compiled(model.net, as_floats(jnp.asarray(pixels)))))
+    x = as_floats(jnp.asarray(image_folder.as_trained(pixels, model.about)))
+    p = np.asarray(jax.nn.softmax(predict_compiled(model.net, x)))
     labels, probabilities = np.array(model.about["labels"])[p.argmax(1)], p.max(1)
     names = [str(path) for path in paths]
     if out is None:

@@ -62,7 +62,7 @@ class Plan:
             return str(folder_for(self.runs, name, configs[name]))
 
         return {
-            name: c.replace(init_from=folder(c.net.init_from)) if c.net.init_from else c
+            name: c.replace(init_from=folder(c.net.init_from)) if c.net.init_from in configs else c
             for name, c in configs.items()
         }
 

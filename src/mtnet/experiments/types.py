@@ -40,7 +40,8 @@ class Experiment(NamedTuple):
     name: str
     about: str
     trainings: Callable[[bool, int], dict[str, Config]]
-    """`(quick, seeds) -> trainings by name`; `init_from` may be the name of another of them."""
+    """`(quick, seeds) -> trainings by name`; `init_from` may be the name of another of them,
+    or of a pretrained network."""
     rows: Callable[[dict[str, Config]], list[Row]]
     seeds: tuple[int, int]
     """Default number of seeds: in full, and with --quick."""
