@@ -226,10 +226,11 @@ def fails(capsys, arguments, says):
         (lambda r: None, ["--shots", "90"], "has the 100 rows"),
         (lambda r: None, ["--target", "day"], "must be different columns"),
         (one_class, ["--inputs", "day", "--target", "season"], "has one class only, 'warm'"),
+        (lambda r: None, ["--method", "fine-tune"], "cannot use fine-tune; it can use: maml"),
         (
             lambda r: None,
             ["--method", "prototypical"],
-            "cannot use prototypical; it can use: maml",
+            "prototypical needs classes, and 'degrees' is read as a number",
         ),
     ],
 )

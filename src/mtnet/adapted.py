@@ -1,7 +1,7 @@
 """A model adapted to one task: a predictor, and a description that it can be built again from.
 
-A gradient method gives a network of its own, with a summary of what the task changed in each cell. A
-method that compares features gives the trained network and a memory of the support set, such as
+A gradient method gives a network of its own, with a summary of what the task changed in each cell.
+A method that compares features gives the trained network and a memory of the support set, such as
 class means.
 """
 

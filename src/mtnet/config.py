@@ -75,8 +75,7 @@ class NetConfig:
     """Use the same output weights for all classes, so that tasks may have any number of them."""
 
     init_from: str = ""
-    """Start from the body of this run folder, network file or pretrained network (by its name); the
-    head is drawn anew."""
+    """Start from the body of a run, a network file or a pretrained network; the head is drawn."""
 
     def __post_init__(self) -> None:
         _check_counts(self, "width", "depth", "filters")

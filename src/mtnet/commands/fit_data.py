@@ -10,6 +10,7 @@ from rich.progress import track
 from mtnet.commands.common import console, plain_table, warn
 from mtnet.config import Config
 from mtnet.errors import InputError
+from mtnet.methods import METHODS
 from mtnet.tasks.groups import Groups, sort_by_group
 from mtnet.userdata import image_folder, schema as schemas
 from mtnet.userdata.dataset import split_groups
@@ -43,6 +44,12 @@ def read_rows(path: Path, config: Config, **columns: Any) -> Prepared:
         warn=warn,
         **columns,
     )
+    if not table.classes and not METHODS[config.method].regression:
+        target = columns["target"]
+        raise InputError(
+            f"{config.method} needs classes, and {target!r} is read as a number: add --classes, or "
+            "choose another --method"
+        )
     print_columns(table.columns)
     warn_omitted(table.omitted, least, "rows")
     print_splits(table.splits, "groups", 1)

@@ -1,6 +1,5 @@
 """The pretrained network that `mtnet fit --images` starts from."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ class Start(NamedTuple):
     settings: dict[str, Any]
 
 
-def pretrained_start(folder: Path, find: Callable[[str], Any] = find_network) -> Start:
+def pretrained_start(folder: Path) -> Start:
     """The start for the images of a folder; that of random weights if it cannot be read."""
     try:
         paths = [path for images in images_by_class(folder).values() for path in images]
@@ -34,7 +33,7 @@ def pretrained_start(folder: Path, find: Callable[[str], Any] = find_network) ->
         return Start(SIZE, {})
     if name not in pretrained_names():
         return Start(SIZE, {})
-    spec = net_spec(find(name).config)
+    spec = net_spec(find_network(name).config)
     settings = {"init_from": name, "filters": spec.width, "pool": spec.pool}
     return Start(spec.inputs[-1], settings)
 
@@ -55,10 +54,14 @@ def choose_start(config: Config, start: Start, size: int, random: bool) -> Confi
     if name and name == chosen and not random and Start(size, own) != start:
         pool = " --pool" if start.settings["pool"] else ""
         fitting = f"--size {start.size} --filters {start.settings['filters']}{pool}"
-        console.print(f"Starts from random weights: {name} needs {fitting}", highlight=False)
+        say(f"Starts from random weights: {name} needs {fitting}")
     elif name and not random:
-        console.print(f"Starts from the network {name}", highlight=False)
+        say(f"Starts from the network {name}; --random-weights does not")
         return config
     else:
-        console.print("Starts from random weights", highlight=False)
+        say("Starts from random weights")
     return config.replace(init_from="")
+
+
+def say(text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)
