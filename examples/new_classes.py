@@ -1,9 +1,9 @@
 """Classes never seen in training: which method learns them best from a few examples?
 
-    python examples/new_classes.py [--quick] [--out results/new_classes.json]
+    python examples/new_classes.py [--quick] [--only digits] [--out results/new_classes.json]
 
-Compares methods of `mtnet fit`, with its defaults for images or tables, with simple baselines on the
-same tasks. Training and test classes are different:
+Compares methods of `mtnet fit`, with its defaults for images or tables, with simple baselines on
+the same tasks. Training and test classes are different:
 
 - characters: drawings of 40 Omniglot characters of the test split, 20 for testing
 - photographs: mini-ImageNet, 30 images per class; 16 classes for training, 20 for testing
@@ -43,7 +43,8 @@ from mtnet.userdata.open_image import has_colour
 
 DATA = Path(os.environ.get("MTNET_DATA", "../shared/data"))
 IMAGE_METHODS, TABLE_METHODS = ("mt-net", "prototypical"), ("mt-net", "prototypical", "matching")
-TASKS = 200
+TASKS = 100
+DATA_SETS = ("characters", "photographs", "digits")
 Splits = dict[str, list[str]]
 
 
@@ -128,11 +129,15 @@ def trained_scores(config: Config, folder: Path) -> tuple[np.ndarray, dict[str, 
     return scores, about
 
 
-def studies(folder: Path, quick: bool) -> Iterator[tuple[str, dict[str, Config]]]:
+def studies(
+    folder: Path, names: tuple[str, ...], quick: bool
+) -> Iterator[tuple[str, dict[str, Config]]]:
     """Data sets by name, and the trainings that are compared on each."""
     writers = {"characters": write_characters, "photographs": write_photographs}
-    iterations = {"characters": 100, "photographs": 100, "digits": 1_000}
+    iterations = {"characters": 60, "photographs": 60, "digits": 1_000}
     for name, write in writers.items():
+        if name not in names:
+            continue
         splits = write(folder / name)
         size, settings = pretrained_start(folder / name)
         data = folder / f"{name}.safetensors"
@@ -141,13 +146,14 @@ def studies(folder: Path, quick: bool) -> Iterator[tuple[str, dict[str, Config]]
         common = {"family": "images", "data": str(data), "iterations": count, "shots": 5}
         common |= {"meta_batch": 4, "log_every": count, "validate_every": None}
         configs = {}
-        for method in IMAGE_METHODS:
-            random = settings | {"init_from": ""}
-            configs[f"{method}, random weights"] = configure(method=method, **common, **random)
-            if settings:
-                name_from = f"{method}, pretrained"
-                configs[name_from] = configure(method=method, **common, **settings)
+        starts = {"random weights": settings | {"init_from": ""}}
+        starts = {"pretrained": settings, **starts} if settings else starts
+        for start, own in starts.items():
+            for method in IMAGE_METHODS:
+                configs[f"{method}, {start}"] = configure(method=method, **common, **own)
         yield name, configs
+    if "digits" not in names:
+        return
     data = folder / "digits.safetensors"
     digits_dataset(data)
     count = 4 if quick else iterations["digits"]
@@ -168,11 +174,13 @@ def main(quick: bool = False, out: Path | None = None, only: tuple[str, ...] = (
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for data, configs in studies(Path(folder), quick):
-            if only and data not in only:
-                continue
+        for data, configs in studies(Path(folder), only or DATA_SETS, quick):
             rows += compared(data, configs, Path(folder))
             settings |= {f"{data}, {name}": plain(config) for name, config in configs.items()}
+    if out is not None and out.exists():  # keep the data sets that were not measured now
+        old, new = json.loads(out.read_text()), {row["data"] for row in rows}
+        rows = [row for row in old["rows"] if row["data"] not in new] + rows
+        settings = old["protocol"]["trainings"] | settings
     results = {
         "experiment": "new_classes",
         "mtnet_version": mtnet.__version__,
@@ -218,7 +226,10 @@ def compared(data: str, configs: dict[str, Config], folder: Path) -> list[dict[s
     for name, scores in by_baseline.items():
         print(f"{data}: {name} {scores.mean():.1f}", flush=True)
     rows = compare_scores(found | by_baseline, larger_is_better=True)
-    return [{"data": data} | row | about.get(row["method"], {}) for row in rows]
+    return [
+        {"data": data} | row | {"commit": git_commit()} | about.get(row["method"], {})
+        for row in rows
+    ]
 
 
 if __name__ == "__main__":
