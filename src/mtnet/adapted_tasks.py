@@ -96,8 +96,8 @@ def adapt_tasks(
     (first_ways, size), *_ = batches
     description = describe(config, theta, first_ways, size) | {"frozen_stats": False}
     labels = {task: list(support.labels) for task, support in supports.items()}
-    tasks = {task: places[task] for task in supports}
-    return TaskModels(arrays, tasks, labels, about | description)
+    places = {task: places[task] for task in supports}
+    return TaskModels(arrays, places, labels, about | description)
 
 
 def _stack(config: Config, ways: int | None, size: int) -> Stack:

@@ -17,7 +17,7 @@ from mtnet.core.trainer import meta_train
 from mtnet.core.types import Family, Learner
 from mtnet.errors import InputError
 from mtnet.estimators.columns import width_of
-from mtnet.methods import known, make
+from mtnet.methods import METHODS, known, make
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.tasks.groups import Groups, group_tasks, select_groups
 from mtnet.userdata.schema import FARTHEST, Column, check_size
@@ -176,6 +176,8 @@ def learner_for(
 def _learner(
     plan: NetSpec, method: str, classes: bool, inner: tuple[tuple[str, Any], ...]
 ) -> Learner:
+    if METHODS[method].embeds:
+        raise InputError(f"method {method!r} is for mtnet fit, not for estimators: use mt-net")
     options: dict[str, Any] = dict(inner) | {"initialise": truncated_normal(plan.width**-0.5)}
     options |= {"loss": cross_entropy, "shared_head": plan.head} if classes else {"loss": mse}
     return make(method, build_net(plan), **known(method, options))

@@ -158,8 +158,9 @@ def check_memory(about: dict[str, Any], source: str) -> None:
     if memory is None and (method is None or not method.embeds):
         return
     check_name("method", about["method"], [name for name in METHODS if METHODS[name].ragged])
-    possible = memory is not None and memory["statistics"] in get_args(StatisticsMode)
-    if not possible or not all(0 < memory[n] < 2**31 for n in ("ways", "rows")):
+    counts = [memory[name] for name in ("ways", "rows")] if memory else [0]
+    known = memory is not None and memory["statistics"] in get_args(StatisticsMode)
+    if not known or not all(0 < count < 2**31 for count in counts):
         raise InputError(f"{source}: memory is {memory}, which is none of a task; {REMEDY}")
 
 
