@@ -84,6 +84,7 @@ def fitted(tmp_path_factory):
         assert main(["fit", "data.csv", *COLUMNS, *SMALL, "--out", "rows"]) == 0
         image_folder(Path("classes"))
         options = "--size 16 --filters 8 --ways 2 --queries 2 --iterations 40 --log-every 20"
+        options += " --method mt-net --no-baselines"
         assert main(["fit", "--images", "classes", *options.split(), "--out", "seen"]) == 0
     return at
 
