@@ -141,7 +141,7 @@ def test_baselines_see_the_tasks_of_evaluate(key):
     learner = maml(net, alpha=0.1)
     theta = learner.init(key)
     measured = evaluate(learner, family, theta, tasks=5, steps=0, key=key)[:, 0]
-    tasks = draw_tasks(family, 5, key)
+    tasks = draw_tasks(family, jax.random.split(key, 5))
     expected = [mse(predict(net, x), y) for x, y in zip(*tasks.query, strict=True)]
     np.testing.assert_allclose(measured, expected)
 

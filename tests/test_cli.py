@@ -133,7 +133,7 @@ def test_every_setting_is_a_flag_of_some_family():
         ("fit data.csv", "missing from mtnet fit: --task COLUMN --inputs COLUMN"),
         ("fit --images DIR --task city", "--task is for tables"),
         ("fit data.csv --task a --inputs b --target c --zeta-sd 1", "only mtnet train has it"),
-        ("fit --images DIR --width 3", "--width changes nothing for mt-net on images tasks"),
+        ("fit --images DIR --width 3", "--width changes nothing for prototypical on images tasks"),
         ("evaluate .", ". is not a run folder"),
         ("reproduce tabel1", "did you mean table1?"),
         ("reproduce table1 --seeds 0", "seeds must be at least 1"),

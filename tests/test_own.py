@@ -84,6 +84,7 @@ def fitted(tmp_path_factory):
         assert main(["fit", "data.csv", *COLUMNS, *SMALL, "--out", "rows"]) == 0
         image_folder(Path("classes"))
         options = "--size 16 --filters 8 --ways 2 --queries 2 --iterations 40 --log-every 20"
+        options += " --method mt-net --no-baselines"
         assert main(["fit", "--images", "classes", *options.split(), "--out", "seen"]) == 0
     return at
 
@@ -226,10 +227,11 @@ def fails(capsys, arguments, says):
         (lambda r: None, ["--shots", "90"], "has the 100 rows"),
         (lambda r: None, ["--target", "day"], "must be different columns"),
         (one_class, ["--inputs", "day", "--target", "season"], "has one class only, 'warm'"),
+        (lambda r: None, ["--method", "fine-tune"], "cannot use fine-tune; it can use: maml"),
         (
             lambda r: None,
             ["--method", "prototypical"],
-            "cannot use prototypical; it can use: maml",
+            "prototypical needs classes, and 'degrees' is read as a number",
         ),
     ],
 )

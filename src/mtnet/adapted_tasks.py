@@ -1,4 +1,4 @@
-"""Networks adapted to many tasks at once, one per task, in few compiled programs."""
+"""Models of many tasks, adapted at once in few compiled programs."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,15 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.adapted import KEY, Model, adaptation_start
+from mtnet.adapted import KEY, Model, describe, predictor_shapes
 from mtnet.build import build_learner, is_classification, net_spec
 from mtnet.config import Config
-from mtnet.core.deltas import cell_summaries
-from mtnet.core.inner import Theta
 from mtnet.core.losses import padded_cross_entropy, padded_mse
-from mtnet.core.types import Batch
-from mtnet.files import Arrays, arrays_of, fill_network, leaves_by_name
-from mtnet.nets.spec import NetSpec, build_net
+from mtnet.core.types import Batch, MetaParams
+from mtnet.files import Arrays, arrays_of, fill_network
+from mtnet.methods import METHODS
 
 TASKS_PER_VMAP = 256
 ROWS_PER_VMAP = 1024
@@ -33,27 +31,41 @@ class TaskSupport(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-class TaskModels(NamedTuple):
-    """Adapted networks by task. Those with equally many outputs are stacked."""
+class Stack(NamedTuple):
+    """Models whose arrays have the same shapes."""
 
-    arrays: dict[int, Arrays]
-    """By number of outputs: the arrays of the networks, stacked along a leading axis."""
-    tasks: dict[str, tuple[int, int]]
-    """Number of outputs of each task, and its position in the stack."""
+    outputs: int
+    rows: int
+    """Rows of the padded support set, if the model remembers it; else 0."""
+
+
+class TaskModels(NamedTuple):
+    """Adapted models by task. Those with equal shapes are stacked."""
+
+    arrays: dict[Stack, Arrays]
+    """The arrays of the models, stacked along a leading axis."""
+    tasks: dict[str, tuple[Stack, int]]
+    """The stack of each task, and its position there."""
     labels: dict[str, list[str]]
     about: dict[str, Any]
 
     def model(self, task: str) -> Model:
         """The model of one task."""
-        outputs, place = self.tasks[task]
-        arrays = {name: a[place] for name, a in self.arrays[outputs].items()}
-        spec = self.about["spec"] | {"outputs": outputs}
-        about = self.about | {"spec": spec, "labels": self.labels[task], "task": task}
-        return Model(fill_network(_shapes(spec), arrays), about)
+        stack, place = self.tasks[task]
+        arrays = {name: a[place] for name, a in self.arrays[stack].items()}
+        about = self.about_stack(stack) | {"labels": self.labels[task], "task": task}
+        return Model(fill_network(predictor_shapes(about), arrays), about)
+
+    def about_stack(self, stack: Stack) -> dict[str, Any]:
+        """The description of the models of a stack."""
+        if "memory" in self.about:
+            count = {"ways": stack.outputs, "rows": stack.rows}
+            return self.about | {"memory": self.about["memory"] | count}
+        return self.about | {"spec": self.about["spec"] | {"outputs": stack.outputs}}
 
 
 def adapt_tasks(
-    config: Config, theta: Theta, supports: dict[str, TaskSupport], **about: Any
+    config: Config, theta: MetaParams, supports: dict[str, TaskSupport], **about: Any
 ) -> TaskModels:
     """Adapt to every support set; equal to adapting to each of them alone, up to rounding.
 
@@ -65,32 +77,33 @@ def adapt_tasks(
         supports: Support sets by task.
         about: Added to the description of the models.
     """
-    shared = config.net.shared_head
-    ways = {t: len(s.labels) if s.labels and shared else None for t, s in supports.items()}
+    any_ways = config.any_ways
+    ways = {t: len(s.labels) if s.labels and any_ways else None for t, s in supports.items()}
     batches: dict[tuple[int | None, int], list[str]] = {}
     for task, support in supports.items():
         batches.setdefault((ways[task], padded_size(len(support.x))), []).append(task)
-    parts: dict[int, list[Arrays]] = {}
-    places: dict[str, tuple[int, int]] = {}
-    filled: dict[int, int] = {}
+    parts: dict[Stack, list[Arrays]] = {}
+    places: dict[str, tuple[Stack, int]] = {}
+    filled: dict[Stack, int] = {}
     for (count, size), tasks in batches.items():
         stacked = stack_padded([supports[task] for task in tasks], size)
-        outputs = int(net_spec(config, count).outputs or 0)
-        parts.setdefault(outputs, []).append(arrays_of(_adapt(config, count, theta, stacked)))
-        first = filled.get(outputs, 0)
-        places |= {task: (outputs, first + i) for i, task in enumerate(tasks)}
-        filled[outputs] = first + len(tasks)
+        stack = _stack(config, count, size)
+        parts.setdefault(stack, []).append(arrays_of(_adapt(config, count, theta, stacked)))
+        first = filled.get(stack, 0)
+        places |= {task: (stack, first + i) for i, task in enumerate(tasks)}
+        filled[stack] = first + len(tasks)
     arrays = {n: {k: np.concatenate([p[k] for p in ps]) for k in ps[0]} for n, ps in parts.items()}
-    start = adaptation_start(config, theta, next(iter(ways.values())))
-    summaries = cell_summaries(start.T, start.M, start.alpha, start.A)
-    description = about | {
-        "method": config.method,
-        "cells": {cell: summary._asdict() for cell, summary in summaries.items()},
-        "spec": net_spec(config)._asdict(),
-        "frozen_stats": False,
-    }
+    (first_ways, size), *_ = batches
+    description = describe(config, theta, first_ways, size) | {"frozen_stats": False}
     labels = {task: list(support.labels) for task, support in supports.items()}
-    return TaskModels(arrays, {task: places[task] for task in supports}, labels, description)
+    places = {task: places[task] for task in supports}
+    return TaskModels(arrays, places, labels, about | description)
+
+
+def _stack(config: Config, ways: int | None, size: int) -> Stack:
+    if METHODS[config.method].embeds:
+        return Stack(ways or 0, size)
+    return Stack(int(net_spec(config, ways).outputs or 0), 0)
 
 
 def padded_size(rows: int) -> int:
@@ -110,7 +123,7 @@ def stack_padded(supports: Sequence[TaskSupport], size: int) -> Batch:
 
 
 @eqx.filter_jit
-def _adapt(config: Config, ways: int | None, theta: Theta, supports: Batch) -> Any:
+def _adapt(config: Config, ways: int | None, theta: MetaParams, supports: Batch) -> Any:
     loss = padded_cross_entropy if is_classification(config) else padded_mse
     learner = build_learner(config, config.members[0][1], ways, loss=loss)
     key = jax.random.key(KEY)  # as `adapt_model`: every task has the same masks
@@ -122,27 +135,23 @@ def _adapt(config: Config, ways: int | None, theta: Theta, supports: Batch) -> A
 
 
 def predict_tasks(models: TaskModels, tasks: Sequence[str], x: np.ndarray) -> list[np.ndarray]:
-    """The outputs of each row's own network.
+    """The outputs of each row's own model.
 
     Args:
-        models: The networks.
+        models: The models.
         tasks: The task of each row.
         x: Inputs, one row each.
 
     Returns:
         One vector per row; their lengths are the tasks' numbers of outputs.
     """
-    outputs = np.array([models.tasks[task][0] for task in tasks])
     places = np.array([models.tasks[task][1] for task in tasks], np.int32)
     predicted: list[np.ndarray] = [np.zeros(0)] * len(tasks)
-    for count, arrays in models.arrays.items():
-        rows = np.flatnonzero(outputs == count)
+    for stack, arrays in models.arrays.items():
+        rows = np.flatnonzero([models.tasks[task][0] == stack for task in tasks])
         if not len(rows):
             continue
-        net = build_net(_spec(models.about["spec"] | {"outputs": count}))
-        like, static = eqx.partition(net, eqx.is_array)
-        leaves = [jnp.asarray(arrays[name]) for name in leaves_by_name(like)]
-        nets = eqx.combine(jax.tree.unflatten(jax.tree.structure(like), leaves), static)
+        nets = _stacked(predictor_shapes(models.about_stack(stack)), arrays)
         values = np.asarray(_predict(nets, jnp.asarray(places[rows]), jnp.asarray(x[rows])))
         for row, value in zip(rows, values, strict=True):
             predicted[row] = value
@@ -160,9 +169,10 @@ def _predict(nets: Any, places: Array, x: Array) -> Array:
     return jax.lax.map(one, (places, x), batch_size=min(ROWS_PER_VMAP, len(x)))
 
 
-def _spec(plain: dict[str, Any]) -> NetSpec:
-    return NetSpec(**plain | {"inputs": tuple(plain["inputs"])})
-
-
-def _shapes(plain: dict[str, Any]) -> Any:
-    return eqx.filter_eval_shape(build_net, _spec(plain))
+def _stacked(shapes: Any, arrays: Arrays) -> Any:
+    """A predictor whose arrays have one more axis, of the models of a stack."""
+    count = len(next(iter(arrays.values())))
+    more = lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype)  # noqa: E731
+    is_shape = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
+    like, static = eqx.partition(shapes, is_shape)
+    return fill_network(eqx.combine(jax.tree.map(more, like), static), arrays)

@@ -75,7 +75,7 @@ class NetConfig:
     """Use the same output weights for all classes, so that tasks may have any number of them."""
 
     init_from: str = ""
-    """Start from the body of this run folder or network file; the head is drawn anew."""
+    """Start from the body of a run, a network file or a pretrained network; the head is drawn."""
 
     def __post_init__(self) -> None:
         _check_counts(self, "width", "depth", "filters")
@@ -191,6 +191,9 @@ def configure(**settings: Any) -> Config:
     for name in settings:
         check_name("setting", name, NAMES)
     preset = FAMILIES[settings["family"]].preset if settings.get("family") in FAMILIES else {}
+    method = METHODS.get(settings.get("method", Config.method))
+    if method and "shared_head" not in method.takes:  # it needs none
+        preset = {name: value for name, value in preset.items() if name != "shared_head"}
     return _grouped(preset | settings)
 
 

@@ -13,8 +13,7 @@ from mtnet.adapted_tasks import TaskModels, TaskSupport, adapt_tasks
 from mtnet.commands.common import console, warn
 from mtnet.commands.parse import Flag, RunFolder, run as run_command
 from mtnet.config import Config
-from mtnet.core.inner import Theta
-from mtnet.core.types import Batch
+from mtnet.core.types import Batch, MetaParams
 from mtnet.errors import InputError
 from mtnet.evaluation.calibration import run_calibration, with_calibration
 from mtnet.files import Arrays, arrays_of
@@ -38,19 +37,20 @@ def adapt(
     out: Path,
     compact: Flag = False,
 ) -> None:
-    """Learn a new task from a few examples; writes a network to one file.
+    """Learn a new task from a few examples; writes a model to one file.
 
     If the table has several tasks, in the column that was --task of mtnet fit, the
-    file holds one network per task.
+    file holds one model per task.
 
     With --compact masks are sampled, as in training, so that some rows of the
-    weights do not change and need not be stored.
+    weights do not change and need not be stored. Of a method that compares features,
+    only its memory of the examples is stored, such as class means.
 
     Args:
         run: Run folder written by mtnet fit.
         examples: Rows of the task (CSV, TSV or Parquet), or a folder with one folder per class.
         out: File to write; .safetensors is added if it is missing.
-        compact: Write only the rows that changed; mtnet predict then needs the run folder too.
+        compact: Write only what changed; mtnet predict then needs the run folder too.
     """
     if run.is_file():
         raise InputError(f"{run} is a file: the run comes first, mtnet adapt RUN {run} --out MODEL")
@@ -94,19 +94,19 @@ class Task(NamedTuple):
     about: dict[str, Any]
 
 
-def adapt_one_task(config: Config, theta: Theta, task: Task) -> Model:
+def adapt_one_task(config: Config, theta: MetaParams, task: Task) -> Model:
     """The model of one task."""
-    ways = len(task.labels) if task.labels and config.net.shared_head else None
+    ways = len(task.labels) if task.labels and config.any_ways else None
     about = task.about | {"labels": list(task.labels), "task": task.name}
     model = adapt_model(config, theta, task.support, ways, **about)
     check_finite(arrays_of(model.net), "the examples")
     return model
 
 
-def adapt_many_tasks(config: Config, theta: Theta, tasks: list[Task]) -> TaskModels:
+def adapt_many_tasks(config: Config, theta: MetaParams, tasks: list[Task]) -> TaskModels:
     adapted = adapt_tasks(config, theta, task_supports(tasks), **tasks[0].about)
-    for task, (outputs, place) in adapted.tasks.items():
-        check_finite({k: a[place] for k, a in adapted.arrays[outputs].items()}, f"task {task!r}")
+    for task, (stack, place) in adapted.tasks.items():
+        check_finite({k: a[place] for k, a in adapted.arrays[stack].items()}, f"task {task!r}")
     return adapted
 
 
@@ -135,7 +135,7 @@ def tasks_from_table(config: Config, about: dict[str, Any], path: Path) -> list[
     inputs = {"kind": "table", "schema": about["schema"]}
     tasks = []
     for name, x, y, labels in read_supports(schema, path, warn):
-        if labels and not config.net.shared_head:
+        if labels and not config.any_ways:
             y, labels = _as_trained(schema, labels, y, path)
         tasks.append(Task(name, Batch(jnp.asarray(x), jnp.asarray(y)), labels, inputs))
     return tasks
@@ -160,12 +160,13 @@ def task_from_folder(config: Config, about: dict[str, Any], path: Path) -> list[
         raise InputError(f"{path} is a file; this run needs a folder with one folder per class")
     classes = image_folder.images_by_class(path)
     ways = config.tasks.ways
-    if not config.net.shared_head and len(classes) != ways:
+    if not config.any_ways and len(classes) != ways:
         raise InputError(f"{path} has {len(classes)} classes; this run needs {ways}")
     paths = [image for images in classes.values() for image in images]
     pixels = image_folder.read_images(paths, about["size"], about["colour"])
     counts = [len(images) for images in classes.values()]
     y = np.repeat(np.arange(len(classes), dtype=np.int32), counts)
+    pixels = image_folder.as_trained(pixels, about)
     batch = Batch(as_floats(jnp.asarray(pixels)), jnp.asarray(y))
-    inputs = {"kind": "images", "size": about["size"], "colour": about["colour"]}
+    inputs = {"kind": "images"} | {name: about[name] for name in ("size", "colour", "invert")}
     return [Task(None, batch, tuple(classes), inputs)]

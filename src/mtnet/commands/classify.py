@@ -17,13 +17,14 @@ from mtnet.errors import InputError
 from mtnet.methods import METHODS
 from mtnet.storage import load
 from mtnet.storage.networks import TrainedNetwork
-from mtnet.tasks import FAMILIES
 from mtnet.tasks.episodes import as_floats
 from mtnet.userdata.drawings import drawing
 from mtnet.userdata.image_folder import read_images
 
 FIVE, ANY = "omniglot-5way-mt-net", "omniglot-any-prototypical"
 PHOTOGRAPHS = "mini-imagenet-any-prototypical"
+PHOTOGRAPH_SIZE = 84
+"""Height and width in mini-ImageNet."""
 RUN_ONCE = {"xla_backend_optimization_level": 0}
 """The program runs once, so compiling it fast matters more than running it fast."""
 
@@ -106,8 +107,7 @@ def read_drawings(paths: list[Path]) -> np.ndarray:
 
 
 def read_photographs(paths: list[Path]) -> jax.Array:
-    _, _, size, *_ = FAMILIES["mini-imagenet"].shape or ()
-    return as_floats(jnp.asarray(read_images(paths, size, colour=True)))
+    return as_floats(jnp.asarray(read_images(paths, PHOTOGRAPH_SIZE, colour=True)))
 
 
 READERS: dict[str, Callable[[list[Path]], np.ndarray | jax.Array]] = {

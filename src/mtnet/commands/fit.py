@@ -10,6 +10,7 @@ import tyro
 from mtnet.commands.common import check_positive, console, duration
 from mtnet.commands.fit_data import Prepared, prepare_rows, read_image_folder, read_rows
 from mtnet.commands.fit_report import report
+from mtnet.commands.fit_start import Start, choose_start, pretrained_start
 from mtnet.commands.fit_tune import tune_rows, write_trials
 from mtnet.commands.flags import flags_for, flat_values, used_settings, why_unused
 from mtnet.commands.parse import Flag, OptionalPath, OptionalStr, parse, run as run_command
@@ -28,6 +29,7 @@ RESEARCH = (
 )
 """Settings that `mtnet train` has and `mtnet fit` leaves at their defaults."""
 
+DEFAULT_METHOD = {"table": "mt-net", "images": "prototypical"}
 TABLE_FLAGS = (
     *("task", "inputs", "target", "categories", "classes", "missing", "na"),
     *("base", "waves", "tune"),
@@ -49,21 +51,24 @@ class Choice:
     """What decides which other flags there are."""
 
     images: Path | None = None
-    method: str = "mt-net"
+    method: str | None = None
 
 
 def main(arguments: Sequence[str]) -> None:
     choice, _ = parse(Choice, "mtnet fit", arguments, add_help=False)
-    check_name("method", choice.method, METHODS)
     family = "table" if choice.images is None else "images"
-    if "shared_head" not in METHODS[choice.method].takes:
-        able = ", ".join(name for name, method in METHODS.items() if "shared_head" in method.takes)
-        raise InputError(f"mtnet fit cannot use {choice.method}; it can use: {able}")
-    default = configure(family=family, method=choice.method)
-    names = [n for n in used_settings(family, choice.method) if n not in RESEARCH]
-    command = fit_table if family == "table" else fit_images
-    explain = lambda name: why_no_flag(name, family, choice.method)  # noqa: E731
-    run_command(command(default, flags_for(names, default)), "fit", arguments, explain, names)
+    method = choice.method or DEFAULT_METHOD[family]
+    check_name("method", method, METHODS)
+    if not METHODS[method].fits:
+        able = ", ".join(name for name in METHODS if METHODS[name].fits)
+        raise InputError(f"mtnet fit cannot use {method}; it can use: {able}")
+    start = None if choice.images is None else pretrained_start(choice.images)
+    default = configure(family=family, method=method, **(start.settings if start else {}))
+    names = [n for n in used_settings(family, method) if n not in RESEARCH]
+    explain = lambda name: why_no_flag(name, family, method)  # noqa: E731
+    flags = flags_for(names, default)
+    command = fit_images(default, flags, start) if start else fit_table(default, flags)
+    run_command(command, "fit", arguments, explain, names)
 
 
 def why_no_flag(name: str, family: str, method: str) -> str | None:
@@ -145,37 +150,43 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
     return fit
 
 
-def fit_images(default: Config, flags: Any) -> Callable[..., None]:
+def fit_images(default: Config, flags: Any, start: Start) -> Callable[..., None]:
     """`mtnet fit --images DIR`."""
     Settings = Annotated[flags, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
 
     def fit(
         images: Path,
-        size: int = 32,
+        size: int = start.size,
         settings: Settings = flags(),  # noqa: B008
+        random_weights: Flag = False,
         seed: int = 0,
         out: OptionalPath = None,
         budget: OptionalStr = None,
         cores: int = 1,
+        baselines: NoFlag = True,
     ) -> None:
         """Learn from many classes of images; mtnet adapt then learns new classes.
 
         A tenth of the classes is not trained on, to choose the best iteration;
-        another tenth to measure its accuracy. For tables: mtnet fit --help
+        another tenth to measure its accuracy. Training starts from a pretrained
+        network, if there is one for such images. For tables: mtnet fit --help
 
         Args:
             images: Folder with one folder of images per class.
             size: Height and width of the images that the network sees, in pixels.
             settings: How to train.
+            random_weights: Start from random weights, not from a pretrained network.
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-images, numbered if it exists.
             budget: Stop after this training time, e.g. 10m or 1h; mtnet train --resume continues.
             cores: Processes that share each meta-batch, one core each.
+            baselines: Skip the comparison with nearest neighbours and logistic regression.
         """
         check_positive(size=size, cores=cores)
         config = default.replace(seeds=(seed,), **flat_values(settings))
+        config = choose_start(config, start, size, random_weights)
         prepare = lambda: read_image_folder(images, config, size)  # noqa: E731
-        prepare_and_train(prepare, config, out, False, budget=duration(budget), cores=cores)
+        prepare_and_train(prepare, config, out, baselines, budget=duration(budget), cores=cores)
 
     return fit
 

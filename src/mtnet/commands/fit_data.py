@@ -10,10 +10,12 @@ from rich.progress import track
 from mtnet.commands.common import console, plain_table, warn
 from mtnet.config import Config
 from mtnet.errors import InputError
+from mtnet.methods import METHODS
 from mtnet.tasks.groups import Groups, sort_by_group
 from mtnet.userdata import image_folder, schema as schemas
 from mtnet.userdata.base import Base, widen
 from mtnet.userdata.dataset import split_groups
+from mtnet.userdata.image_folder import as_trained, is_light
 from mtnet.userdata.open_image import has_colour
 from mtnet.userdata.tables import ColumnUse, TableTasks, prepare_table
 
@@ -46,11 +48,17 @@ def read_rows(path: Path, config: Config, **columns: Any) -> TableTasks:
     table = prepare_table(
         path,
         least=least,
-        own_classes=config.net.shared_head,
+        own_classes=config.any_ways,
         seed=config.seeds[0],
         warn=warn,
         **columns,
     )
+    if not table.classes and not METHODS[config.method].regression:
+        target = columns["target"]
+        raise InputError(
+            f"{config.method} needs classes, and {target!r} is read as a number: add --classes, or "
+            "choose another --method"
+        )
     print_columns(table.columns)
     warn_omitted(table.omitted, least, "rows")
     print_splits(table.splits, "groups", 1)
@@ -79,11 +87,12 @@ def read_image_folder(folder: Path, config: Config, size: int) -> Prepared:
     paths = [image for images in classes.values() for image in images]
     colour = any(has_colour(path) for path in paths)
     pixels = read_with_bar(paths, size, colour)
+    about = {"size": size, "colour": colour, "invert": not colour and is_light(pixels)}
     labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
-    rows, _ = sort_by_group(pixels, np.zeros(len(pixels), np.int32), labels)
+    rows, _ = sort_by_group(as_trained(pixels, about), np.zeros(len(pixels), np.int32), labels)
     splits = split_groups(list(classes), config.seeds[0], per_task=tasks.ways)
     print_splits(splits, "classes", tasks.ways)
-    return Prepared(rows, list(classes), splits, {"size": size, "colour": colour})
+    return Prepared(rows, list(classes), splits, about)
 
 
 def read_with_bar(paths: list[Path], size: int, colour: bool) -> np.ndarray:

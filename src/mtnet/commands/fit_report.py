@@ -16,7 +16,9 @@ from mtnet.evaluation.baselines import baselines_for, compare_scores, task_score
 from mtnet.evaluation.measure import draw_test_tasks, measure, table
 from mtnet.evaluation.units import Unit, root, root_scores, target_unit
 from mtnet.files import write_atomically
+from mtnet.methods import METHODS
 from mtnet.storage.run_folder import Run, load_best
+from mtnet.tasks import FAMILIES
 from mtnet.userdata.dataset import open_dataset, raw_width
 
 TASKS = 500
@@ -29,18 +31,20 @@ def report(run: Run, baselines: bool) -> None:
 
     Args:
         run: The run.
-        baselines: Whether to compare with baselines, for tables.
+        baselines: Whether to compare with baselines.
     """
     config = run.config
     about = open_dataset(config.tasks.data).about
     if not about["splits"]["test"]:
         return
     iteration, theta = load_best(run, warn)
-    losses = measure(config, theta, [0], tasks=TASKS, steps=config.inner.steps)
-    row = table(losses, [config.seeds[0]], config.inner.steps)
+    steps = config.inner.steps if METHODS[config.method].steps else 0
+    losses = measure(config, theta, [0], tasks=TASKS, steps=steps)
+    row = table(losses, [config.seeds[0]], steps)
     before, after = row["by_step"][0]["mean"], row["mean"]
     if is_classification(config):
-        text = f"accuracy {after:.1f} % (before adapting: {before:.1f} %)"
+        text = f"accuracy {after:.1f} %"
+        text += f" (before adapting: {before:.1f} %)" if steps else ""
     else:
         unit = target_unit(config)
         error, first = (in_unit(unit, value) for value in (after, before))
@@ -53,7 +57,7 @@ def report(run: Run, baselines: bool) -> None:
     )
     report_calibration(run)
     if baselines:
-        report_baselines(run, losses[0, :, config.inner.steps], iteration)
+        report_baselines(run, losses[0, :, steps], iteration)
 
 
 def report_baselines(run: Run, scores: np.ndarray, iteration: int) -> None:
@@ -79,15 +83,17 @@ def report_baselines(run: Run, scores: np.ndarray, iteration: int) -> None:
 
 def all_scores(config: Config, scores: np.ndarray) -> dict[str, np.ndarray]:
     """The scores of the network and of every baseline on the same tasks, in the target's unit."""
-    width, classes = raw_width(config.tasks.data), is_classification(config)
+    classes, kind = is_classification(config), FAMILIES[config.family]
+    width = raw_width(config.tasks.data)
     raw = lambda batch: batch._replace(x=batch.x[..., :width])  # noqa: E731
-    tasks = Episode(*map(raw, draw_test_tasks(config, len(scores))))
-    by_name = {config.method: scores}
+    baselines = baselines_for(raw(load_data(config, "train")), classes, kind.images)
+    found: dict[str, list[np.ndarray]] = {name: [] for name in baselines}
     with progress_bar("Baselines on the same tasks", console) as progress:
-        baselines = baselines_for(raw(load_data(config, "train")), classes)
-        for done, (name, baseline) in enumerate(baselines.items(), 1):
-            by_name[name] = task_scores(baseline, tasks)
-            progress(done, len(baselines))
+        for done, tasks in draw_test_tasks(config, len(scores)):
+            for name, baseline in baselines.items():
+                found[name].append(task_scores(baseline, Episode(*map(raw, tasks))))
+            progress(done, len(scores))
+    by_name = {config.method: scores} | {n: np.concatenate(s) for n, s in found.items()}
     unit = target_unit(config)
     with np.errstate(invalid="ignore"):
         return by_name if unit is None else {n: root_scores(unit, s) for n, s in by_name.items()}

@@ -11,10 +11,12 @@ from rich.table import Table
 from mtnet.adapted import run_cell_summaries
 from mtnet.commands.common import console, save_figure, warn
 from mtnet.commands.parse import OptionalPath, run as run_command
+from mtnet.methods import METHODS
 from mtnet.report.cells import cells_figure
 from mtnet.storage import models
 from mtnet.storage.names import with_suffix
-from mtnet.storage.run_folder import load_best_member, open_run
+from mtnet.storage.run_folder import Run, load_best_member, open_run
+from mtnet.userdata.new_tasks import some
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -27,6 +29,8 @@ def inspect(
 ) -> None:
     """Show for each cell what a task may change, or what it changed.
 
+    For a method that compares features, one line says what a model holds.
+
     A cell is one layer, with the weights A = T W. "rows updated" is the number of
     rows of W with mask 1 (the expected number if masks are not drawn). Rank and
     eigenvalues are those of T M T', the matrix that multiplies the gradient.
@@ -38,10 +42,17 @@ def inspect(
         image: Figure to write. Default: inspect.png in the run folder, or MODEL.png.
     """
     if path.is_dir():
-        cells, title = summary_of_run(path)
+        run = open_run(path)
+        if METHODS[run.config.method].embeds:
+            console.print(run_line(run), highlight=False)
+            return
+        cells, title = summary_of_run(run)
         default = path / "inspect.png"
     else:
         about = models.model_header(path)
+        if "memory" in about:
+            console.print(memory_line(about), highlight=False)
+            return
         cells, title = about["cells"], f"{about['method']}, adapted"
         default = with_suffix(path).with_suffix(".png")
     console.print(cells_table(cells, title))
@@ -50,9 +61,28 @@ def inspect(
     console.print(f"Figure: {image or default}", highlight=False)
 
 
-def summary_of_run(folder: Path) -> tuple[dict[str, Any], str]:
+def run_line(run: Run) -> str:
+    """A run whose tasks change no weights."""
+    method, family = run.config.method, run.config.family
+    return f"{method} on {family}: a task changes no weights; it adds {METHODS[method].adapts}."
+
+
+def memory_line(about: dict[str, Any]) -> str:
+    """A model that compares features with those of its examples."""
+    memory, spec, tasks = about["memory"], about["spec"], about.get("tasks")
+    if tasks:
+        what = f"one for each of {len(tasks)} tasks"
+    else:
+        classes = f"{memory['ways']} classes: {some(about.get('labels', []))}"
+        what = f"from {memory['rows']} examples of {classes}"
+    return (
+        f"{about['method']}, adapted: {METHODS[about['method']].adapts}, {what}; the weights of "
+        f"the network ({spec['kind']}, width {spec['width']}) are those of the run."
+    )
+
+
+def summary_of_run(run: Run) -> tuple[dict[str, Any], str]:
     """Per cell what a task may change, and a title."""
-    run = open_run(folder)
     iteration, theta = load_best_member(run, warn)
     summaries = run_cell_summaries(run.config, theta)
     title = f"{run.config.method} on {run.config.family}, iteration {iteration}"

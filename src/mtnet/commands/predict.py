@@ -173,8 +173,9 @@ def with_column(
 def predict_images(model: Model, paths: list[Path], out: Path | None, sheet: Path | None) -> None:
     """A table of images, labels and probabilities, and a contact sheet."""
     pixels = image_folder.read_images(paths, model.about["size"], model.about["colour"])
-    logits = predict_compiled(model.net, as_floats(jnp.asarray(pixels)))
-    p = np.asarray(jax.nn.softmax(logits / model.about.get("temperature", 1.0)))
+    x = as_floats(jnp.asarray(image_folder.as_trained(pixels, model.about)))
+    t = model.about.get("temperature", 1.0)
+    p = np.asarray(jax.nn.softmax(predict_compiled(model.net, x) / t))
     labels, probabilities = np.array(model.about["labels"])[p.argmax(1)], p.max(1)
     names = [str(path) for path in paths]
     if out is None:

@@ -55,9 +55,12 @@ def evaluate(
     return jax.lax.map(one, jax.random.split(key, tasks), batch_size=min(tasks_per_vmap, tasks))
 
 
-def draw_tasks(family: Family, tasks: int, key: Key[Array, ""]) -> Episode:
-    """The tasks that `evaluate` draws with this key, stacked along a leading axis."""
-    return jax.vmap(lambda key: family.draw(jax.random.split(key)[0]))(jax.random.split(key, tasks))
+def draw_tasks(family: Family, keys: Key[Array, " tasks"]) -> Episode:
+    """The tasks that `evaluate` draws with these keys, stacked along a leading axis.
+
+    Its keys are `jax.random.split(key, tasks)`.
+    """
+    return jax.vmap(lambda key: family.draw(jax.random.split(key)[0]))(keys)
 
 
 class Summary(NamedTuple):

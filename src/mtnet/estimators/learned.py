@@ -18,7 +18,7 @@ from mtnet.core.trainer import meta_train
 from mtnet.core.types import Family, Learner, Loss
 from mtnet.errors import InputError
 from mtnet.estimators.columns import width_of
-from mtnet.methods import known, make
+from mtnet.methods import METHODS, known, make
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.tasks.groups import Groups, group_tasks, select_groups
 from mtnet.tasks.held_out import calibrate_by_size, fewest_held_out, residuals_by_size
@@ -214,6 +214,8 @@ def learner_for(
 
 @lru_cache(maxsize=64)
 def _learner(plan: NetSpec, method: str, loss: Loss, inner: tuple[tuple[str, Any], ...]) -> Learner:
+    if METHODS[method].embeds:
+        raise InputError(f"method {method!r} is for mtnet fit, not for estimators: use mt-net")
     options: dict[str, Any] = dict(inner) | {"initialise": truncated_normal(plan.width**-0.5)}
     options |= {"loss": loss} | ({"shared_head": plan.head} if loss is cross_entropy else {})
     return make(method, build_net(plan), **known(method, options))

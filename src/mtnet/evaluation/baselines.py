@@ -30,6 +30,8 @@ LENGTHS = 2.0 ** np.arange(-3, 5, 0.5)
 """Length scales of the Gaussian process, per square root of the number of inputs."""
 NOISES = 10.0 ** np.arange(-8, 1)
 """Noise variances of the Gaussian process, per variance of the function."""
+TONES = 8
+"""Levels per channel of a colour histogram."""
 
 
 def mean_target(support: Support, x: np.ndarray) -> np.ndarray:
@@ -97,8 +99,9 @@ def boosting(x: np.ndarray, y: np.ndarray) -> Baseline:
 
 
 def nearest_neighbour(support: Support, x: np.ndarray) -> np.ndarray:
-    """The class of the nearest support row."""
-    return support.y[np.argmin(squared_distances(x, support.x), axis=1)]
+    """The class of the nearest support row: the smallest |s|^2 - 2 s x, as |x|^2 is the same."""
+    apart = np.sum(support.x**2, axis=1) - 2 * x @ support.x.T
+    return support.y[np.argmin(apart, axis=1)]
 
 
 def logistic_regression(support: Support, x: np.ndarray) -> np.ndarray:
@@ -107,7 +110,9 @@ def logistic_regression(support: Support, x: np.ndarray) -> np.ndarray:
         return most_frequent(support, x)
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(max_iter=1000).fit(*support).predict(x)
+    axes = np.linalg.qr(support.x.T)[0]  # the best weights are combinations of the rows
+    model = LogisticRegression(max_iter=1000).fit(support.x @ axes, support.y)
+    return model.predict(x @ axes)
 
 
 def most_frequent(support: Support, x: np.ndarray) -> np.ndarray:
@@ -115,20 +120,54 @@ def most_frequent(support: Support, x: np.ndarray) -> np.ndarray:
     return np.full(len(x), np.argmax(np.bincount(support.y)))
 
 
+def on_pixels(baseline: Baseline) -> Baseline:
+    """A baseline on images (n, channels, height, width), as vectors."""
+    flat = lambda x: x.reshape(len(x), -1)  # noqa: E731
+    return lambda support, x: baseline(Support(flat(support.x), support.y), flat(x))
+
+
+def on_histograms(baseline: Baseline) -> Baseline:
+    """A baseline on the colours of images; tones for grey ones."""
+    return lambda support, x: baseline(Support(histograms(support.x), support.y), histograms(x))
+
+
+def histograms(x: np.ndarray) -> np.ndarray:
+    """Square roots of the shares of `TONES`^channels colours, so that distances are Hellinger's.
+
+    Args:
+        x: (n, channels, height, width), from 0 to 1.
+
+    Returns:
+        One row per image.
+    """
+    n, channels = x.shape[:2]
+    tones = np.minimum((x * TONES).astype(int), TONES - 1).reshape(n, channels, -1)
+    colours = np.einsum("ncp,c->np", tones, TONES ** np.arange(channels))
+    counts = [np.bincount(row, minlength=TONES**channels) for row in colours]
+    return np.sqrt(np.array(counts) / colours.shape[1])
+
+
 def squared_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.sum((a[:, None] - b) ** 2, axis=-1)
 
 
-def baselines_for(rows: Any, classes: bool) -> dict[str, Baseline]:
+def baselines_for(rows: Any, classes: bool, images: bool = False) -> dict[str, Baseline]:
     """The baselines by name.
 
     Args:
         rows: `Groups` of the training split.
         classes: Whether the targets are classes.
+        images: Whether the inputs are images.
 
     Returns:
         Functions `(support, query inputs) -> query predictions`.
     """
+    if images:
+        return {
+            "nearest neighbour, pixels": on_pixels(nearest_neighbour),
+            "nearest neighbour, colours": on_histograms(nearest_neighbour),
+            "logistic regression, pixels": on_pixels(logistic_regression),
+        }
     if classes:
         return {
             "most frequent class": most_frequent,

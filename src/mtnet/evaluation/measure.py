@@ -1,6 +1,6 @@
 """A trained run on new tasks: the same tasks for every method, others for every seed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +18,9 @@ from mtnet.tasks import FAMILIES
 
 TEST_STREAM = 2**31 - 1
 """Folded into the key of a seed, so that test tasks differ from those of training."""
+
+TASKS_AT_ONCE = 50
+"""Test tasks in memory at the same time."""
 
 
 def members_of(config: Config, alpha: float) -> list[int]:
@@ -64,11 +67,23 @@ def task_key(seed: int) -> Array:
     return jax.random.fold_in(jax.random.key(seed), TEST_STREAM)
 
 
-def draw_test_tasks(config: Config, tasks: int) -> Episode:
-    """The tasks that `measure` measures the first member on, stacked, as NumPy arrays."""
-    key = task_key(config.seeds[0])
-    draw = jax.jit(lambda data: draw_tasks(build_family(config, data), tasks, key))
-    return jax.tree.map(np.asarray, draw(load_data(config, "test")))
+def draw_test_tasks(config: Config, tasks: int) -> Iterator[tuple[int, Episode]]:
+    """The tasks that `measure` measures the first member on, some at a time.
+
+    Args:
+        config: The run's config.
+        tasks: Number of tasks.
+
+    Yields:
+        The number of tasks so far, and the next ones, stacked, as NumPy arrays.
+    """
+    data, keys = load_data(config, "test"), jax.random.split(task_key(config.seeds[0]), tasks)
+    draw = jax.jit(lambda keys, data: draw_tasks(build_family(config, data), keys))
+    done = 0
+    while done < tasks:
+        some = keys[done : done + TASKS_AT_ONCE]
+        done += len(some)
+        yield done, jax.tree.map(np.asarray, draw(some, data))
 
 
 def compile_scores(

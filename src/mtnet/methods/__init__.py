@@ -34,15 +34,25 @@ class Method(NamedTuple):
     """Trained on all classes at once, not on tasks."""
     steps: bool = True
     """A task is learned in steps, and may be measured after any of them."""
+    ragged: bool = False
+    """Classes may have no support example, and examples of class -1 do not count."""
 
     @property
     def takes(self) -> frozenset[str]:
         """Names of the options of `make`."""
         return frozenset(inspect.signature(self.make).parameters) - {"net", "rule"}
 
+    @property
+    def fits(self) -> bool:
+        """Whether `mtnet fit` can use it."""
+        return "shared_head" in self.takes or self.ragged
 
-def _compares(about: str, make: Callable[..., Learner], adapts: str) -> Method:
-    return Method(about, make, adapts, regression=False, any_ways=True, embeds=True, steps=False)
+
+def _compares(
+    about: str, make: Callable[..., Learner], adapts: str, ragged: bool = False
+) -> Method:
+    able = {"any_ways": True, "embeds": True, "steps": False, "ragged": ragged}
+    return Method(about, make, adapts, regression=False, **able)
 
 
 METHODS: dict[str, Method] = {
@@ -58,13 +68,19 @@ METHODS: dict[str, Method] = {
         "a learned, gated update of every weight (Ravi & Larochelle 2017)", meta_lstm.meta_lstm
     ),
     "matching": _compares(
-        "attention over the support set (Vinyals et al. 2016)", matching.matching, "attention"
+        "attention over the support set (Vinyals et al. 2016)",
+        matching.matching,
+        "attention",
+        ragged=True,
     ),
     "matching-fce": _compares(
         "matching with full context embeddings", matching.matching_fce, "attention"
     ),
     "prototypical": _compares(
-        "the nearest class mean (Snell et al. 2017)", metric_based.prototypical, "class means"
+        "the nearest class mean (Snell et al. 2017)",
+        metric_based.prototypical,
+        "class means",
+        ragged=True,
     ),
     "map-ssvm": _compares(
         "rankings by a structural SVM on mAP (Triantafillou et al. 2017)",

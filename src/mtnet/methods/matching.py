@@ -16,6 +16,8 @@ from mtnet.methods.metric_based import COSINE_SCALE, metric_learner, unit
 
 READS = 5
 """Times the attention LSTM of a query reads the support set."""
+NEVER = -1e6
+"""The logit of a class without examples."""
 
 
 class Memory(NamedTuple):
@@ -122,7 +124,9 @@ def attention(
     if memory.reader is not None:
         f = read(memory.reader, f, memory.g)
     log_a = jax.nn.log_softmax(scale * unit(memory.g) @ unit(f))
-    return jax.nn.logsumexp(log_a[:, None], axis=0, b=memory.y)
+    present = memory.y.any(axis=0)
+    logits = jax.nn.logsumexp(log_a[:, None], axis=0, b=jnp.where(present, memory.y, 1.0))
+    return jnp.where(present, logits, NEVER)
 
 
 def in_context(context: Context, f: Float[Array, "n features"]) -> Float[Array, "n features"]:

@@ -18,7 +18,7 @@ from mtnet.core.cells import split
 from mtnet.core.initialise import Initialise
 from mtnet.core.inner import StatisticsMode
 from mtnet.core.inputs import check_support
-from mtnet.core.losses import cross_entropy, predict
+from mtnet.core.losses import padded_cross_entropy, predict
 from mtnet.core.norms import JointBatch, freeze_batch_stats, join_support
 from mtnet.core.types import Batch, Episode, Learner
 from mtnet.errors import InputError, check_options
@@ -26,6 +26,8 @@ from mtnet.errors import InputError, check_options
 COSINE_SCALE = 10.0
 """Factor of the cosine similarities. The published value is 1: a softmax of numbers in [-1, 1] is
 almost flat, and training is slow."""
+FAR = 1e6
+"""Each feature of the mean of a class without examples: no example is near it."""
 
 
 class MetricParams(NamedTuple):
@@ -110,7 +112,7 @@ def metric_learner(
         statistics: Norms use statistics of support and queries together ("transductive") or of
             the support set only ("inductive").
         loss: `(features, labels) -> scalar` of support and query together. Default: cross-entropy
-            of the scores on the query set.
+            of the scores on the query set, without queries of a class that has no example.
 
     Returns:
         The learner.
@@ -133,7 +135,9 @@ def metric_learner(
     def query_loss(theta: MetricParams, episode: Episode, key: Key[Array, ""]) -> Scalar:
         support, query = episode
         if loss is None:
-            return cross_entropy(predict(adapt(theta, support, key), query.x), query.y)
+            known = jnp.any(query.y[:, None] == support.y, axis=1)  # classes with examples
+            labels = jnp.where(known, query.y, -1)
+            return padded_cross_entropy(predict(adapt(theta, support, key), query.x), labels)
         embed = eqx.combine(theta.net, static)
         embed = freeze_batch_stats(embed, support.x) if inductive else embed
         features = predict(embed, jnp.concatenate([support.x, query.x]))
@@ -171,11 +175,22 @@ def check_labels(support: Batch) -> None:
 
 
 def class_means(
-    values: Float[Array, "n features"], labels: Int[Array, " n"], ways: int
+    values: Float[Array, "n features"], labels: Int[Array, " n"], ways: int, absent: float = 0.0
 ) -> Float[Array, "ways features"]:
-    """The mean of each class; classes may have different numbers of examples."""
+    """The mean of each class; classes may have different numbers of examples.
+
+    Args:
+        values: Features.
+        labels: Classes, from 0; rows with -1 do not count.
+        ways: Number of classes.
+        absent: The mean of a class without examples.
+
+    Returns:
+        The means.
+    """
     member = jax.nn.one_hot(labels, ways)
-    return member.T @ values / jnp.maximum(member.sum(0), 1)[:, None]
+    count = member.sum(0)[:, None]
+    return jnp.where(count > 0, member.T @ values / jnp.maximum(count, 1), absent)
 
 
 def unit(features: Float[Array, "... features"]) -> Float[Array, "... features"]:
@@ -212,6 +227,6 @@ def prototypical(
         return -jnp.sum(jnp.square(f - c), axis=-1)
 
     def remember(_: Any, features: Array, labels: Int[Array, " n"]) -> Array:
-        return class_means(features, labels, ways)
+        return class_means(features, labels, ways, FAR)
 
     return metric_learner(net, remember, score, initialise=initialise, statistics=statistics)

@@ -31,8 +31,7 @@ def load(path: str | Path, *, run: str | Path | None = None) -> Any:
     if not at.exists():
         at = networks.pretrained_path(str(path)) or with_suffix(at)
     if not at.is_file():
-        names = ", ".join(networks.pretrained_names())
-        raise InputError(f"there is no file {path}; pretrained networks: {names}")
+        raise networks.no_file(str(path))
     kind = read_arrays(at)[1]["kind"]
     if kind == "model":
         return models.load_model(at, None if run is None else Path(run))

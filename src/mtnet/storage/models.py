@@ -1,27 +1,29 @@
 """Adapted models in one file, complete or compact.
 
-A complete file holds a plain network, folded. A compact file holds only what the task changed, and
-needs the run folder it was made from; a checksum makes sure that it is the same run.
+A complete file holds a predictor: a plain network, folded, or a network and its memory of the
+support set. A compact file holds only what the task changed, and needs the run folder it was made
+from; a checksum makes sure that it is the same run.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from mtnet.adapted import Model, adaptation_start
+from mtnet.adapted import Model, adaptation_start, predictor_shapes
 from mtnet.adapted_tasks import TaskModels
 from mtnet.check_data import check_data
 from mtnet.config import DEEPEST, Config
 from mtnet.core.cells import split
 from mtnet.core.deltas import TaskDelta, apply_delta, task_delta
-from mtnet.core.inner import Theta
-from mtnet.core.norms import freeze_batch_stats
-from mtnet.errors import InputError
+from mtnet.core.inner import StatisticsMode, Theta
+from mtnet.core.types import MetaParams
+from mtnet.errors import InputError, check_name
 from mtnet.files import Arrays, arrays_of, digest, fill_network, read_arrays, write_arrays
-from mtnet.nets.spec import NetSpec, build_net
+from mtnet.methods import METHODS
+from mtnet.methods.metric_based import MetricPredictor
+from mtnet.nets.spec import NetSpec
 from mtnet.storage.calibration import INTERVALS
 from mtnet.storage.names import with_suffix
 from mtnet.storage.run_folder import load_best_member, open_run
@@ -43,6 +45,7 @@ ABOUT = {
     "compact": bool,
     "method": str,
     "cells?": {str: {}},
+    "memory?": {"ways": int, "rows": int, "statistics": str},
     "base?": {"run": str, "sha256": str},
     "kind?": str,
     "labels?": [str],
@@ -53,19 +56,40 @@ ABOUT = {
 """What the header of a model must hold."""
 INPUTS_OF: dict[str, dict[str, Any]] = {
     "table": {"schema": {}, "labels": []},
-    "images": {"size": int, "colour": bool, "labels": []},
+    "images": {"size": int, "colour": bool, "invert": bool, "labels": []},
 }
 """What it must hold for each kind of inputs."""
 REMEDY = "write it again with mtnet adapt"
 
 
 def save_model(path: Path, model: Model) -> None:
-    """Write the complete network."""
+    """Write the complete predictor."""
     write_arrays(path, "model", arrays_of(model.net), about=model.about | {"compact": False})
 
 
-def save_compact_model(path: Path, model: Model, config: Config, theta: Theta, run: Path) -> None:
-    """Write only the rows that the task changed, and the statistics of norms."""
+def save_compact_model(
+    path: Path, model: Model, config: Config, theta: MetaParams, run: Path
+) -> None:
+    """Write only what the task changed: rows of weights, statistics of norms, the memory."""
+    changed = _changed_memory if "memory" in model.about else _changed_rows
+    arrays = changed(model, config, theta)
+    origin = {"run": str(run.resolve()), "sha256": fingerprint(theta)}
+    write_arrays(path, "model", arrays, about=model.about | {"compact": True, "base": origin})
+
+
+def _changed_memory(model: Model, config: Config, theta: MetaParams) -> Arrays:
+    if not isinstance(model.net, MetricPredictor):
+        raise InputError("--compact needs a run with --statistics inductive")
+    fixed = _network_arrays(theta)
+    return {name: a for name, a in arrays_of(model.net).items() if name not in fixed}
+
+
+def _network_arrays(theta: MetaParams) -> Arrays:
+    """The arrays of a method that compares features which are the same for every task."""
+    return {f".net{name}": a for name, a in arrays_of(theta.net).items()}
+
+
+def _changed_rows(model: Model, config: Config, theta: Theta) -> Arrays:
     start = adaptation_start(config, theta, model.about["spec"]["outputs"])
     after = split(model.net).W
     arrays: dict[str, Any] = {}
@@ -73,9 +97,7 @@ def save_compact_model(path: Path, model: Model, config: Config, theta: Theta, r
         delta = task_delta(start.T.get(cell), start.M.get(cell), A, after[cell])
         arrays |= {f"{cell}/rows": np.int32(delta.rows)}
         arrays |= {f"{cell}/{i}": D for i, D in enumerate(delta.D)}
-    arrays |= {name: a for name, a in arrays_of(model.net).items() if _is_statistic(name)}
-    origin = {"run": str(run.resolve()), "sha256": fingerprint(theta)}
-    write_arrays(path, "model", arrays, about=model.about | {"compact": True, "base": origin})
+    return arrays | {name: a for name, a in arrays_of(model.net).items() if _is_statistic(name)}
 
 
 def _is_statistic(name: str) -> bool:
@@ -83,7 +105,7 @@ def _is_statistic(name: str) -> bool:
     return ".statistics" in name
 
 
-def fingerprint(theta: Theta) -> str:
+def fingerprint(theta: MetaParams) -> str:
     return digest(arrays_of(theta))
 
 
@@ -113,8 +135,9 @@ def load_model(path: Path, run: Path | None = None) -> Model | TaskModels:
     values = {name: about["spec"][name] for name in SPEC}
     spec = NetSpec(**values | {"inputs": tuple(values["inputs"])})
     check_spec(spec, str(path))
-    like = eqx.filter_eval_shape(_blank, spec, about["frozen_stats"])
+    check_memory(about, str(path))
     try:
+        like = predictor_shapes(about | {"spec": values})
         if "tasks" in about:
             return task_models(arrays, about)
         if about["compact"]:
@@ -135,9 +158,16 @@ def check_spec(spec: NetSpec, source: str) -> None:
         raise InputError(f"{source}: spec is {tuple(spec)}, which is no network; {REMEDY}")
 
 
-def _blank(spec: NetSpec, frozen_stats: bool) -> Any:
-    net = build_net(spec)
-    return freeze_batch_stats(net, jnp.zeros((2, *spec.inputs))) if frozen_stats else net
+def check_memory(about: dict[str, Any], source: str) -> None:
+    """Raise an InputError if no method has such a memory of a support set."""
+    memory, method = about.get("memory"), METHODS.get(about["method"])
+    if memory is None and (method is None or not method.embeds):
+        return
+    check_name("method", about["method"], [name for name in METHODS if METHODS[name].ragged])
+    counts = [memory[name] for name in ("ways", "rows")] if memory else [0]
+    known = memory is not None and memory["statistics"] in get_args(StatisticsMode)
+    if not known or not all(0 < count < 2**31 for count in counts):
+        raise InputError(f"{source}: memory is {memory}, which is none of a task; {REMEDY}")
 
 
 def _expand(arrays: Arrays, about: dict[str, Any], spec: NetSpec, folder: Path | None) -> Arrays:
@@ -150,6 +180,8 @@ def _expand(arrays: Arrays, about: dict[str, Any], spec: NetSpec, folder: Path |
     _, theta = load_best_member(run)
     if fingerprint(theta) != origin["sha256"]:
         raise InputError(f"{run.folder} is not the run that this compact model was made from")
+    if "memory" in about:
+        return _network_arrays(theta) | arrays
     start = adaptation_start(run.config, theta, spec.outputs)
     A = {}
     for cell, before in start.A.items():

@@ -14,7 +14,8 @@ from mtnet.core.types import Batch, Learner, MetaParams
 from mtnet.errors import InputError
 from mtnet.files import fill_tree, leaves_by_name, read_arrays, write_arrays
 from mtnet.methods.body import Body, take_body
-from mtnet.storage.names import SUFFIX
+from mtnet.nets.spec import NetSpec
+from mtnet.storage.names import SUFFIX, with_suffix
 from mtnet.storage.run_folder import load_best_member, open_run
 
 PRETRAINED = files("mtnet") / "pretrained"
@@ -67,16 +68,43 @@ def network_of_run(folder: Path) -> TrainedNetwork:
     return TrainedNetwork(run.config, learner, theta, {"measured_at": iteration})
 
 
+def find_network(name: str) -> TrainedNetwork:
+    """The network of a run folder or a file, or the pretrained one of this name."""
+    path = Path(name)
+    if path.is_dir():
+        return network_of_run(path)
+    if not path.exists():
+        path = pretrained_path(name) or with_suffix(path)
+    if not path.exists():
+        raise no_file(name)
+    return load_network(path)
+
+
+def no_file(name: str) -> InputError:
+    names = ", ".join(pretrained_names())
+    return InputError(f"there is no file {name}; pretrained networks: {names}")
+
+
 def load_body(config: Config) -> Body | None:
     """The weights that a training starts from (`--init-from`), or None."""
     if not config.net.init_from:
         return None
-    path = Path(config.net.init_from)
-    source = network_of_run(path) if path.is_dir() else load_network(path)
+    source = find_network(config.net.init_from)
     mine, theirs = net_spec(config), net_spec(source.config)
     if mine._replace(outputs=None) != theirs._replace(outputs=None):
-        raise InputError(f"init_from: the network of {path} is {theirs}, not {mine}")
+        name = config.net.init_from
+        raise InputError(
+            f"init_from: {name} is {_described(theirs)}; this network is {_described(mine)}"
+        )
     return take_body(source.theta, mine.head)
+
+
+def _described(spec: NetSpec) -> str:
+    inputs = "x".join(map(str, spec.inputs))
+    if spec.kind == "mlp":
+        return f"an mlp of width {spec.width}, depth {spec.depth} and {inputs} inputs"
+    pool = " and pooling" if spec.pool else ""
+    return f"a conv4 for {inputs} images with {spec.width} filters{pool}"
 
 
 def save_network(path: Path, config: Config, theta: MetaParams, about: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ HELD_OUT = 0.1
 COLUMN = {"name": str, "mean": float, "spread": float, "levels": ([str], None)}
 SCHEMA = {"task": str, "inputs": [COLUMN], "target": COLUMN, "missing": str}
 SCHEMA |= {"waves?": int, "base?": (TREES, None)}
-INPUTS = {"schema?": SCHEMA, "size?": int, "colour?": bool}
+INPUTS = {"schema?": SCHEMA, "size?": int, "colour?": bool, "invert?": bool}
 """What a header says about the inputs of a network: columns of a table, or the size of images."""
 ABOUT = {"splits": {split: [str] for split in SPLITS}, "classes?": (int, None), **INPUTS}
 REMEDY = "write it again with mtnet fit"

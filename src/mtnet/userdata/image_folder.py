@@ -64,6 +64,16 @@ def read_images(
     return pixels
 
 
+def is_light(pixels: np.ndarray) -> bool:
+    """Whether most pixels are light, as of dark ink on paper."""
+    return bool(np.median(pixels) > 127)
+
+
+def as_trained(pixels: np.ndarray, about: dict[str, Any]) -> np.ndarray:
+    """Pixels as the network of a run or a model sees them: inverted if `about` says so."""
+    return 255 - pixels if about["invert"] else pixels
+
+
 def cached_images(
     paths: list[Path], size: int, colour: bool, tick: Callable[[], Any] = lambda: None
 ) -> np.ndarray:
