@@ -41,7 +41,8 @@ ABOUT = {
     "compact": bool,
     "method": str,
     "cells?": {str: {}},
-    "base?": {"run": str, "sha256": str},
+    "base?": {"run": str, "sha256": str, "settings?": {}},
+    "examples?": [{"task": (str, None), "rows": int, "labels": [str]}],
     "kind?": str,
     "labels?": [str],
     **INPUTS,
@@ -53,15 +54,23 @@ INPUTS_OF: dict[str, dict[str, Any]] = {
 }
 """What it must hold for each kind of inputs."""
 REMEDY = "write it again with mtnet adapt"
+SUPPORT = "support/"
+"""Names of the arrays with the examples that a model was adapted to (storage/supports.py)."""
 
 
-def save_model(path: Path, model: Model) -> None:
-    """Write the complete network."""
-    write_arrays(path, "model", arrays_of(model.net), about=model.about | {"compact": False})
+def save_model(path: Path, model: Model, support: Arrays | None = None) -> None:
+    """Write the complete network, and the examples that it was adapted to."""
+    arrays = arrays_of(model.net) | (support or {})
+    write_arrays(path, "model", arrays, about=model.about | {"compact": False})
 
 
-def save_compact_model(path: Path, model: Model, config: Config, theta: Theta, run: Path) -> None:
-    """Write only the rows that the task changed, and the statistics of norms."""
+def save_compact_model(
+    path: Path, model: Model, config: Config, theta: Theta, support: Arrays | None = None
+) -> None:
+    """Write only the rows that the task changed, and the statistics of norms.
+
+    The model's description says which run it is from (`base`).
+    """
     start = adaptation_start(config, theta, model.about["spec"]["outputs"])
     after = split(model.net).W
     arrays: dict[str, Any] = {}
@@ -70,8 +79,8 @@ def save_compact_model(path: Path, model: Model, config: Config, theta: Theta, r
         arrays |= {f"{cell}/rows": np.int32(delta.rows)}
         arrays |= {f"{cell}/{i}": D for i, D in enumerate(delta.D)}
     arrays |= {name: a for name, a in arrays_of(model.net).items() if _is_statistic(name)}
-    origin = {"run": str(run.resolve()), "sha256": fingerprint(theta)}
-    write_arrays(path, "model", arrays, about=model.about | {"compact": True, "base": origin})
+    arrays |= support or {}
+    write_arrays(path, "model", arrays, about=model.about | {"compact": True})
 
 
 def _is_statistic(name: str) -> bool:
@@ -85,10 +94,11 @@ def fingerprint(theta: Theta) -> str:
 
 def model_header(path: Path) -> dict[str, Any]:
     """What a model file says about itself."""
-    return _read_model(path)[1]
+    return read_model(path)[1]
 
 
-def _read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
+def read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays and the header of a model file."""
     path = path if path.exists() else with_suffix(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a model: make one with `mtnet adapt`")
@@ -103,7 +113,9 @@ def _read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 def load_model(path: Path, run: Path | None = None) -> Model | TaskModels:
     """Load a model file; `run` is the run folder of a compact one, if it has been moved."""
-    arrays, about = _read_model(path)
+    arrays, about = read_model(path)
+    arrays = {name: array for name, array in arrays.items() if not name.startswith(SUPPORT)}
+    about.pop("examples", None)
     values = {name: about["spec"][name] for name in SPEC}
     spec = NetSpec(**values | {"inputs": tuple(values["inputs"])})
     check_spec(spec, str(path))

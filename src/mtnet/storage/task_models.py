@@ -7,13 +7,14 @@ from mtnet.adapted_tasks import TaskModels
 from mtnet.files import Arrays, write_arrays
 
 
-def save_task_models(path: Path, models: TaskModels) -> None:
-    """Write the networks of all tasks, stacked."""
+def save_task_models(path: Path, models: TaskModels, support: Arrays | None = None) -> None:
+    """Write the networks of all tasks, stacked, and the examples that they were adapted to."""
     arrays = {f"{n}/{name}": a for n, stack in models.arrays.items() for name, a in stack.items()}
     tasks = {
         task: {"outputs": outputs, "place": place, "labels": models.labels[task]}
         for task, (outputs, place) in models.tasks.items()
     }
+    arrays |= support or {}
     write_arrays(path, "model", arrays, about=models.about | {"compact": False, "tasks": tasks})
 
 

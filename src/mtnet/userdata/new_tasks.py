@@ -22,10 +22,10 @@ from mtnet.userdata.text_tables import Warn
 
 
 class Support(NamedTuple):
-    """The rows of one task, encoded."""
+    """The examples of one task: encoded rows, or images as 8-bit pixels."""
 
     task: str | None
-    """None if the table has no task column."""
+    """None if the table has no task column, and for images."""
     x: np.ndarray
     y: np.ndarray
     labels: tuple[str, ...]
@@ -66,19 +66,13 @@ def read_supports(schema: Schema, path: Path, warn: Warn) -> list[Support]:
     if empty:
         warn(f"{path}: no row of {some(empty)} has {schema.target.name!r}: not adapted")
     supports = [Support(task, x[r], y[r], ()) for task, r in by_task.items()]
-    return supports if numbers else [_numbered(schema, s, source) for s in supports]
+    return supports if numbers else [_numbered(s) for s in supports]
 
 
-def _numbered(schema: Schema, support: Support, source: str) -> Support:
+def _numbered(support: Support) -> Support:
     """The same rows, with classes numbered from 0."""
     labels = [level_name(v) for v in support.y.tolist()]
     names = tuple(sorted(set(labels)))
-    if len(names) < 2:
-        task = "" if support.task is None else f", task {support.task!r}"
-        raise InputError(
-            f"{source}{task}: column {schema.target.name!r} has one class only, {names[0]!r}: "
-            "give rows of at least two"
-        )
     place = {name: i for i, name in enumerate(names)}
     return support._replace(y=np.array([place[n] for n in labels], np.int32), labels=names)
 
