@@ -1,13 +1,14 @@
 """What `mtnet fit` says at its end: the error on groups that it never saw, beside baselines."""
 
 import json
+import time
 from typing import Any
 
 import numpy as np
 
 from mtnet.build import is_classification, load_data
 from mtnet.commands.common import console, plain_table, warn
-from mtnet.commands.progress import progress_bar
+from mtnet.commands.progress import busy, progress_bar
 from mtnet.config import Config
 from mtnet.errors import InputError
 from mtnet.evaluation.baselines import baselines_for, compare_scores, task_scores
@@ -22,19 +23,24 @@ TASKS = 500
 BASELINES_FILE = "baselines.json"
 
 
-def report(run: Run, baselines: bool) -> None:
+def report(run: Run, baselines: bool, deadline: float | None = None) -> str | None:
     """Print the accuracy, or the error in the target's own unit; nothing without test groups.
 
     Args:
         run: The run.
         baselines: Whether to compare with baselines, for tables.
+        deadline: No baseline is started after this time (`time.monotonic()`).
+
+    Returns:
+        The line that was printed.
     """
     config = run.config
     about = open_dataset(config.tasks.data).about
     if not about["splits"]["test"]:
-        return
+        return None
     iteration, theta = load_best(run, warn)
-    losses = measure(config, theta, [0], tasks=TASKS, steps=config.inner.steps)
+    with busy(f"Measuring on {TASKS} tasks", console):
+        losses = measure(config, theta, [0], tasks=TASKS, steps=config.inner.steps)
     row = table(losses, [config.seeds[0]], config.inner.steps)
     before, after = row["by_step"][0]["mean"], row["mean"]
     if is_classification(config):
@@ -44,24 +50,28 @@ def report(run: Run, baselines: bool) -> None:
         error, first = (in_unit(unit, value) for value in (after, before))
         text = f"root mean square error {error:.4g} (before adapting: {first:.4g})"
     what, per_class = ("classes", " per class") if config.family == "images" else ("groups", "")
-    console.print(
+    summary = (
         f"On {what} held out for testing, from {config.tasks.shots} examples{per_class}: {text}; "
-        f"{TASKS} tasks, iteration {iteration}.",
-        highlight=False,
+        f"{TASKS} tasks, iteration {iteration}."
     )
+    console.print(summary, highlight=False)
     if baselines:
-        report_baselines(run, losses[0, :, config.inner.steps], iteration)
+        report_baselines(run, losses[0, :, config.inner.steps], iteration, deadline)
+    return summary
 
 
-def report_baselines(run: Run, scores: np.ndarray, iteration: int) -> None:
+def report_baselines(run: Run, scores: np.ndarray, iteration: int, deadline: float | None) -> None:
     """Print baselines on the tasks of `scores`, and write them to the run folder."""
     try:
         import sklearn  # noqa: F401
     except ModuleNotFoundError:
         warn("no baselines: they need scikit-learn: pip install 'mtnet[cli]'")
         return
+    if deadline is not None and time.monotonic() >= deadline:
+        warn("--budget is over: baselines are not measured")
+        return
     config = run.config
-    rows = compare_scores(all_scores(config, scores), is_classification(config))
+    rows = compare_scores(all_scores(config, scores, deadline), is_classification(config))
     unit = target_unit(config)
     metric = "accuracy (%)" if unit is None else f"root mean square error of {unit.name}"
     print_baselines(rows, "accuracy (%)" if unit is None else "error")
@@ -74,15 +84,21 @@ def report_baselines(run: Run, scores: np.ndarray, iteration: int) -> None:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
 
 
-def all_scores(config: Config, scores: np.ndarray) -> dict[str, np.ndarray]:
+def all_scores(
+    config: Config, scores: np.ndarray, deadline: float | None = None
+) -> dict[str, np.ndarray]:
     """The scores of the network and of every baseline on the same tasks, in the target's unit."""
     tasks, classes = draw_test_tasks(config, len(scores)), is_classification(config)
     by_name = {config.method: scores}
     with progress_bar("Baselines on the same tasks", console) as progress:
         baselines = baselines_for(load_data(config, "train"), classes)
         for done, (name, baseline) in enumerate(baselines.items(), 1):
-            by_name[name] = task_scores(baseline, tasks)
+            if deadline is None or time.monotonic() < deadline:
+                by_name[name] = task_scores(baseline, tasks)
             progress(done, len(baselines))
+    late = [name for name in baselines if name not in by_name]
+    if late:
+        warn(f"--budget is over, not measured: {', '.join(late)}")
     unit = target_unit(config)
     with np.errstate(invalid="ignore"):
         return by_name if unit is None else {n: root_scores(unit, s) for n, s in by_name.items()}
