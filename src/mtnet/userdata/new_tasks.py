@@ -14,7 +14,7 @@ from mtnet.userdata.schema import (
     has_all,
     is_present,
     level_name,
-    present,
+    new_levels,
     refuse_missing,
 )
 from mtnet.userdata.table_files import read_column, read_table
@@ -101,17 +101,20 @@ def read_tasks(schema: Schema, table: pa.Table, path: Path) -> list[str] | None:
 
 def _encoded(schema: Schema, columns: dict[str, np.ndarray], source: str, warn: Warn) -> np.ndarray:
     """Inputs encoded for a model; warns about levels that were in no training group."""
+    warn_new_levels(schema, columns, source, warn)
+    return encode_all(schema, columns, source)
+
+
+def warn_new_levels(
+    schema: Schema, columns: dict[str, np.ndarray], source: str, warn: Warn
+) -> None:
     for c in schema.inputs:
-        if c.levels is None:
-            continue
-        levels = {level_name(v) for v in columns[c.name].tolist() if present(v)}
-        new = sorted(levels - set(c.levels))
+        new = new_levels(c, columns[c.name])
         if new:
             warn(
                 f"{source}, column {c.name!r}: {some(new)} was in no training group: encoded as "
                 "zeros"
             )
-    return encode_all(schema, columns, source)
 
 
 def some(names: list[str]) -> str:
