@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from mtnet.adapted import run_cell_summaries
 from mtnet.build import is_classification
@@ -84,7 +85,7 @@ def held_out(run: Run, theta: MetaParams, about: dict[str, Any], band: Band | No
     config, names = run.config, about["splits"]["test"]
     if not names:
         return []
-    rows = load_split(config.tasks.data, "test")
+    rows = jax.tree.map(np.asarray, load_split(config.tasks.data, "test"))
     if config.family == "images":
         text = (
             "The first image of a line is a support image of its class. Then come query images "
