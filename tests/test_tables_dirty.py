@@ -1,6 +1,7 @@
 """Dirty tables: read right, or refused in one line that says what to do."""
 
 import math
+import os
 from pathlib import Path
 
 import jax
@@ -188,3 +189,36 @@ def test_root_errors_have_the_unit_of_the_target(squared, spread):
     assert [double[k] for k in ("mean", "ci95", "median")] == pytest.approx(
         [2 * shown[k] for k in ("mean", "ci95", "median")]
     )
+
+
+def test_what_held_out_groups_alone_have_is_told():
+    """A level of a held-out group is encoded as zeros, and not in silence."""
+    said = []
+    rows = records()
+    path = write(rows)
+    names = prepare_table(path, **COLUMNS).names
+    held_out = next(names[g] for g in prepare_table(path, **COLUMNS).splits["test"])
+    for row in rows:
+        row["k"] = "rare" if row["g"] == held_out and row["x"] == "0.0" else row["k"]
+    prepare_table(write(rows), **COLUMNS, warn=said.append)
+    assert any("'rare' was in no training group: encoded as zeros" in text for text in said)
+
+
+@pytest.mark.parametrize("column", ["g", "k"])
+def test_a_text_that_is_too_long_for_a_name_is_refused(column):
+    with pytest.raises(
+        InputError, match=f"row 30, column '{column}': a text of 9000 characters"
+    ) as e:
+        prepare_table(dirty((30, column, "v" * 9000)), **COLUMNS)
+    assert len(str(e.value)) < 300
+
+
+def test_a_pipe_is_not_a_table(tmp_path):
+    os.mkfifo("rows.csv")
+    with pytest.raises(InputError, match=r"rows\.csv: it is not a regular file"):
+        read_table(Path("rows.csv"))
+
+
+def test_long_messages_are_cut_to_one_screen(capsys):
+    assert main(["predict", "m" * 100_000, "x.csv"]) != 0
+    assert len(capsys.readouterr().err) < 2100

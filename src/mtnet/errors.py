@@ -23,8 +23,13 @@ class InputError(ValueError):
     """An input is not valid: one line that names the value and says what to do."""
 
 
+LONGEST = 2000
+"""Characters of a message that are shown."""
+
+
 def printable(text: str) -> str:
-    """One line for a terminal: line ends and control characters are escaped."""
+    """One line for a terminal: line ends and control characters are escaped, long texts cut."""
+    text = text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 2 :]}"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -1,5 +1,6 @@
 """`mtnet fit`: learn from many small tasks of your own, groups of rows or folders of images."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,13 @@ import tyro
 
 from mtnet.commands.common import check_positive, console, duration
 from mtnet.commands.fit_data import Prepared, prepare_rows, read_image_folder, read_rows
+from mtnet.commands.fit_page import write_page
 from mtnet.commands.fit_report import report
 from mtnet.commands.fit_start import Start, choose_start, pretrained_start
 from mtnet.commands.fit_tune import tune_rows, write_trials
 from mtnet.commands.flags import flags_for, flat_values, used_settings, why_unused
 from mtnet.commands.parse import Flag, OptionalPath, OptionalStr, parse, run as run_command
-from mtnet.commands.train import free_folder, train_with_bars
+from mtnet.commands.train import free_folder, plan_iterations, train_with_bars
 from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
@@ -29,6 +31,8 @@ RESEARCH = (
 )
 """Settings that `mtnet train` has and `mtnet fit` leaves at their defaults."""
 
+TRAINING = 0.85
+"""Part of --budget after which training ends."""
 DEFAULT_METHOD = {"table": "mt-net", "images": "prototypical"}
 TABLE_FLAGS = (
     *("task", "inputs", "target", "categories", "classes", "missing", "na"),
@@ -124,7 +128,8 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
             settings: How to train.
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-table, numbered if it exists.
-            budget: Stop after this training time, e.g. 10m or 1h; mtnet train --resume continues.
+            budget: Time for the whole command, e.g. 10m or 1h: training ends after 85 % of it, the
+                rest is for measuring. What is running then is completed.
             tune: First choose base, waves, width, steps and alpha on the validation groups.
             baselines: Skip the comparison with ridge regression, boosting and others.
         """
@@ -138,12 +143,13 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         columns |= {"classes": classes, "missing": missing, "na": na}
         added: dict[str, Any] = {"base": base, "waves": waves}
         seconds = duration(budget)
-        if tune and seconds:
-            seconds /= 2  # the other half is for tuning
+        for_tuning = seconds and seconds / 2
 
         def prepare() -> Prepared:
             rows = read_rows(table, config, **columns)
-            return tune_rows(rows, config, added, seconds) if tune else prepare_rows(rows, **added)
+            if not tune:
+                return prepare_rows(rows, **added)
+            return tune_rows(rows, config, added, for_tuning)
 
         prepare_and_train(prepare, config, out, baselines, budget=seconds)
 
@@ -178,7 +184,8 @@ def fit_images(default: Config, flags: Any, start: Start) -> Callable[..., None]
             random_weights: Start from random weights, not from a pretrained network.
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-images, numbered if it exists.
-            budget: Stop after this training time, e.g. 10m or 1h; mtnet train --resume continues.
+            budget: Time for the whole command, e.g. 10m or 1h: training ends after 85 % of it, the
+                rest is for measuring. What is running then is completed.
             cores: Processes that share each meta-batch, one core each.
             baselines: Skip the comparison with nearest neighbours and logistic regression.
         """
@@ -196,9 +203,11 @@ def prepare_and_train(
     config: Config,
     out: Path | None,
     baselines: bool,
+    budget: float | None = None,
     **options: Any,
 ) -> None:
     """Read the data, write them to the run folder, train there, and report."""
+    began = time.monotonic()
     folder = out or free_folder(Path("runs"), config)
     check_free(folder, config)
     data = prepare()
@@ -209,12 +218,20 @@ def prepare_and_train(
         raise InputError(f"cannot write to {folder}: {error.strerror}") from None
     path = folder / DATASET_FILE
     write_dataset(path, data.rows, data.names, data.splits, **data.about)
-    run = create_run(folder, with_data(config, path, data.splits))
+    planned = with_data(config, path, data.splits)
+    if budget is not None:
+        options["deadline"] = began + TRAINING * budget
+        seconds = options["deadline"] - time.monotonic()
+        planned = plan_iterations(planned, seconds, whole=True)
+        planned = with_data(config.replace(iterations=planned.outer.iterations), path, data.splits)
+    run = create_run(folder, planned)
     if data.tuned:
         write_trials(folder, data.tuned)
     train_with_bars(run, **options)
-    report(run, baselines)
+    summary = report(run, baselines, None if budget is None else began + budget)
+    page = write_page(run, summary)
     examples = "FILE" if config.family == "table" else "FOLDER"
+    console.print(f"Page: {page}", highlight=False, soft_wrap=True)
     console.print(f"Next: mtnet adapt {run.folder} {examples} --out MODEL", highlight=False)
 
 

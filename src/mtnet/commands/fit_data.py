@@ -1,13 +1,14 @@
 """Your data for `mtnet fit`, read and split; says what was omitted and what is held out."""
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.progress import track
 
 from mtnet.commands.common import console, plain_table, warn
+from mtnet.commands.progress import busy, progress_bar
 from mtnet.config import Config
 from mtnet.errors import InputError
 from mtnet.methods import METHODS
@@ -45,14 +46,15 @@ class Prepared(NamedTuple):
 def read_rows(path: Path, config: Config, **columns: Any) -> TableTasks:
     """Read a table; `columns` are those of `prepare_table`."""
     least = config.tasks.shots + config.tasks.queries
-    table = prepare_table(
-        path,
-        least=least,
-        own_classes=config.any_ways,
-        seed=config.seeds[0],
-        warn=warn,
-        **columns,
-    )
+    with busy(f"Reading {path}", console):
+        table = prepare_table(
+            path,
+            least=least,
+            own_classes=config.any_ways,
+            seed=config.seeds[0],
+            warn=warn,
+            **columns,
+        )
     if not table.classes and not METHODS[config.method].regression:
         target = columns["target"]
         raise InputError(
@@ -69,6 +71,7 @@ def prepare_rows(table: TableTasks, base: Base, waves: int) -> Prepared:
     """The arrays of a table, with the inputs that base and waves add."""
     table = widen(table, base, waves)
     about = {"schema": schemas.to_plain(table.schema), "classes": table.classes}
+    about["columns"] = [list(map(str, column)) for column in table.columns]
     return Prepared(table.rows, table.names, table.splits, about)
 
 
@@ -85,7 +88,8 @@ def read_image_folder(folder: Path, config: Config, size: int) -> Prepared:
             f"{tasks.ways}: use smaller --ways, --shots or --queries"
         )
     paths = [image for images in classes.values() for image in images]
-    colour = any(has_colour(path) for path in paths)
+    with busy("Looking for colours", console):
+        colour = any(has_colour(path) for path in paths)
     pixels = read_with_bar(paths, size, colour)
     about = {"size": size, "colour": colour, "invert": not colour and is_light(pixels)}
     labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
@@ -96,9 +100,11 @@ def read_image_folder(folder: Path, config: Config, size: int) -> Prepared:
 
 
 def read_with_bar(paths: list[Path], size: int, colour: bool) -> np.ndarray:
-    quiet = not console.is_terminal
-    ticks = iter(track(paths, "Reading", console=console, transient=True, disable=quiet))
-    return image_folder.cached_images(paths, size, colour, lambda: next(ticks, None))
+    done = itertools.count(1)
+    with progress_bar(f"Reading {len(paths)} images", console) as progress:
+        return image_folder.cached_images(
+            paths, size, colour, lambda: progress(next(done), len(paths))
+        )
 
 
 def print_columns(columns: list[ColumnUse]) -> None:

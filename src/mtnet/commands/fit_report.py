@@ -1,6 +1,7 @@
 """What `mtnet fit` says at its end: the error on groups that it never saw, beside baselines."""
 
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from mtnet.build import is_classification, load_data
 from mtnet.commands.common import console, plain_table, warn
 from mtnet.commands.fit_calibration import report_calibration
-from mtnet.commands.progress import progress_bar
+from mtnet.commands.progress import busy, progress_bar
 from mtnet.config import Config
 from mtnet.core.types import Episode
 from mtnet.errors import InputError
@@ -26,20 +27,25 @@ TASKS = 500
 BASELINES_FILE = "baselines.json"
 
 
-def report(run: Run, baselines: bool) -> None:
+def report(run: Run, baselines: bool, deadline: float | None = None) -> str | None:
     """Print the accuracy, or the error in the target's own unit; nothing without test groups.
 
     Args:
         run: The run.
         baselines: Whether to compare with baselines.
+        deadline: No baseline is started after this time (`time.monotonic()`).
+
+    Returns:
+        The line that was printed.
     """
     config = run.config
     about = open_dataset(config.tasks.data).about
     if not about["splits"]["test"]:
-        return
+        return None
     iteration, theta = load_best(run, warn)
     steps = config.inner.steps if METHODS[config.method].steps else 0
-    losses = measure(config, theta, [0], tasks=TASKS, steps=steps)
+    with busy(f"Measuring on {TASKS} tasks", console):
+        losses = measure(config, theta, [0], tasks=TASKS, steps=steps)
     row = table(losses, [config.seeds[0]], steps)
     before, after = row["by_step"][0]["mean"], row["mean"]
     if is_classification(config):
@@ -50,25 +56,30 @@ def report(run: Run, baselines: bool) -> None:
         error, first = (in_unit(unit, value) for value in (after, before))
         text = f"root mean square error {error:.4g} (before adapting: {first:.4g})"
     what, per_class = ("classes", " per class") if config.family == "images" else ("groups", "")
-    console.print(
+    summary = (
         f"On {what} held out for testing, from {config.tasks.shots} examples{per_class}: {text}; "
-        f"{TASKS} tasks, iteration {iteration}.",
-        highlight=False,
+        f"{TASKS} tasks, iteration {iteration}."
     )
-    report_calibration(run)
+    console.print(summary, highlight=False)
+    with busy("Calibrating", console):
+        report_calibration(run)
     if baselines:
-        report_baselines(run, losses[0, :, steps], iteration)
+        report_baselines(run, losses[0, :, steps], iteration, deadline)
+    return summary
 
 
-def report_baselines(run: Run, scores: np.ndarray, iteration: int) -> None:
+def report_baselines(run: Run, scores: np.ndarray, iteration: int, deadline: float | None) -> None:
     """Print baselines on the tasks of `scores`, and write them to the run folder."""
     try:
         import sklearn  # noqa: F401
     except ModuleNotFoundError:
         warn("no baselines: they need scikit-learn: pip install 'mtnet[cli]'")
         return
+    if deadline is not None and time.monotonic() >= deadline:
+        warn("--budget is over: baselines are not measured")
+        return
     config = run.config
-    rows = compare_scores(all_scores(config, scores), is_classification(config))
+    rows = compare_scores(all_scores(config, scores, deadline), is_classification(config))
     unit = target_unit(config)
     metric = "accuracy (%)" if unit is None else f"root mean square error of {unit.name}"
     print_baselines(rows, "accuracy (%)" if unit is None else "error")
@@ -81,7 +92,9 @@ def report_baselines(run: Run, scores: np.ndarray, iteration: int) -> None:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
 
 
-def all_scores(config: Config, scores: np.ndarray) -> dict[str, np.ndarray]:
+def all_scores(
+    config: Config, scores: np.ndarray, deadline: float | None = None
+) -> dict[str, np.ndarray]:
     """The scores of the network and of every baseline on the same tasks, in the target's unit."""
     classes, kind = is_classification(config), FAMILIES[config.family]
     width = raw_width(config.tasks.data)
@@ -91,9 +104,15 @@ def all_scores(config: Config, scores: np.ndarray) -> dict[str, np.ndarray]:
     with progress_bar("Baselines on the same tasks", console) as progress:
         for done, tasks in draw_test_tasks(config, len(scores)):
             for name, baseline in baselines.items():
-                found[name].append(task_scores(baseline, Episode(*map(raw, tasks))))
+                if deadline is None or time.monotonic() < deadline:
+                    found[name].append(task_scores(baseline, Episode(*map(raw, tasks))))
             progress(done, len(scores))
-    by_name = {config.method: scores} | {n: np.concatenate(s) for n, s in found.items()}
+    measured = {n: np.concatenate(s) for n, s in found.items() if s}
+    by_name = {config.method: scores}
+    by_name |= {n: s for n, s in measured.items() if len(s) == len(scores)}
+    late = [name for name in baselines if name not in by_name]
+    if late:
+        warn(f"--budget is over, not measured: {', '.join(late)}")
     unit = target_unit(config)
     with np.errstate(invalid="ignore"):
         return by_name if unit is None else {n: root_scores(unit, s) for n, s in by_name.items()}

@@ -15,7 +15,7 @@ import tyro
 from mtnet.commands.common import check_positive, console, duration, warn
 from mtnet.commands.flags import changed_values, flags_for, flat_values, used_settings, why_unused
 from mtnet.commands.parse import OptionalPath, OptionalStr, parse, run
-from mtnet.commands.progress import Bars
+from mtnet.commands.progress import Bars, busy
 from mtnet.config import Config, configure
 from mtnet.errors import InputError
 from mtnet.evaluation.units import target_unit
@@ -94,12 +94,18 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
     return train
 
 
-def plan_iterations(config: Config, seconds: float | None) -> Config:
-    """With a cosine and a budget: as many iterations as fit, so that beta ends at zero."""
+def plan_iterations(config: Config, seconds: float | None, *, whole: bool = False) -> Config:
+    """With a cosine and a budget: as many iterations as fit, so that beta ends at zero.
+
+    Args:
+        config: The training.
+        seconds: The budget.
+        whole: Whether it is also for validation and for this measurement.
+    """
     if seconds is None or config.outer.schedule == "constant":
         return config
-    console.print("Measuring the speed of training, to plan the schedule", highlight=False)
-    shorter = within_budget(config, seconds)
+    with busy("Compiling, and measuring the speed of training to plan the schedule", console):
+        shorter = within_budget(config, seconds, whole=whole)
     if shorter != config:
         console.print(
             f"Planned {shorter.outer.iterations} of {config.outer.iterations} iterations: "
@@ -122,7 +128,7 @@ def train_with_bars(run: Run, **options: Any) -> None:
     console.print(f"{run.config.method} on {run.config.family} -> {name}", highlight=False)
     if iterations_done(run) >= iterations:
         console.print(f"Nothing to do: all {iterations} iterations are done.")
-    with Bars({name: iterations}, console) as bars:
+    with Bars({name: iterations}, console, options.get("deadline")) as bars:
         unit = target_unit(run.config)
         report = lambda progress: bars.show(name, progress, unit)  # noqa: E731
         try:
@@ -132,8 +138,8 @@ def train_with_bars(run: Run, **options: Any) -> None:
             raise Stopped(f"{stopped}; resume with: mtnet train --resume {name}") from None
     if iterations_done(run) < iterations:
         console.print(
-            f"Stopped by --budget, which counts earlier sessions, at iteration "
-            f"{iterations_done(run)}. Continue with: mtnet train --resume {name}",
+            f"Stopped by --budget at iteration {iterations_done(run)} of {iterations}. "
+            f"Continue with: mtnet train --resume {name}",
             highlight=False,
         )
 

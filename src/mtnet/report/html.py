@@ -13,8 +13,10 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto
 h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid #ddd; text-align: right }
-th:first-child, td:first-child { text-align: left }
+th:first-child, td:first-child, .texts th, .texts td { text-align: left; vertical-align: top }
 .wide { overflow-x: auto } img { max-width: 100% } code, pre { background: #f5f5f5 }
+figure { margin: 0 0 1rem } figcaption { color: #555; font-size: 13px } li { margin: .3rem 0 }
+.gallery { display: flex; flex-wrap: wrap; gap: 0 1rem } .gallery figure { max-width: 26rem }
 pre { padding: .6rem; overflow-x: auto; font-size: 12px } .published { color: #777 }
 """
 
@@ -31,23 +33,35 @@ def pre(text: str) -> str:
     return f"<pre>{html.escape(text)}</pre>"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, texts: bool = False) -> str:
+    """A table; columns are aligned right, or left if they are texts."""
+
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
 
     body = "".join(line("td", row) for row in rows)
-    return f'<div class="wide"><table>{line("th", header)}{body}</table></div>'
+    kind = ' class="texts"' if texts else ""
+    return f'<div class="wide"><table{kind}>{line("th", header)}{body}</table></div>'
 
 
-def figure(plot: Figure, caption: str) -> str:
+def figure(plot: Figure, caption: str, dpi: int = 110) -> str:
     buffer = io.BytesIO()
-    plot.savefig(buffer, format="png", dpi=110)
+    plot.savefig(buffer, format="png", dpi=dpi)
     data = base64.b64encode(buffer.getvalue()).decode()
     text = html.escape(caption)
     return (
         f'<figure><img src="data:image/png;base64,{data}" alt="{text}">'
         f"<figcaption>{text}</figcaption></figure>"
     )
+
+
+def gallery(figures: Sequence[str]) -> str:
+    """Figures side by side, as many as fit; below each other on a narrow screen."""
+    return f'<div class="gallery">{"".join(figures)}</div>'
+
+
+def bullets(texts: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{html.escape(text)}</li>" for text in texts) + "</ul>"
 
 
 def page(title: str, parts: Sequence[str]) -> str:

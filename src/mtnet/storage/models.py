@@ -46,7 +46,8 @@ ABOUT = {
     "method": str,
     "cells?": {str: {}},
     "memory?": {"ways": int, "rows": int, "statistics": str},
-    "base?": {"run": str, "sha256": str},
+    "base?": {"run": str, "sha256": str, "settings?": {}},
+    "examples?": [{"task": (str, None), "rows": int, "labels": [str]}],
     "kind?": str,
     "labels?": [str],
     "intervals?": INTERVALS,
@@ -60,21 +61,26 @@ INPUTS_OF: dict[str, dict[str, Any]] = {
 }
 """What it must hold for each kind of inputs."""
 REMEDY = "write it again with mtnet adapt"
+SUPPORT = "support/"
+"""Names of the arrays with the examples that a model was adapted to (storage/supports.py)."""
 
 
-def save_model(path: Path, model: Model) -> None:
-    """Write the complete predictor."""
-    write_arrays(path, "model", arrays_of(model.net), about=model.about | {"compact": False})
+def save_model(path: Path, model: Model, support: Arrays | None = None) -> None:
+    """Write the complete predictor, and the examples that it was adapted to."""
+    arrays = arrays_of(model.net) | (support or {})
+    write_arrays(path, "model", arrays, about=model.about | {"compact": False})
 
 
 def save_compact_model(
-    path: Path, model: Model, config: Config, theta: MetaParams, run: Path
+    path: Path, model: Model, config: Config, theta: MetaParams, support: Arrays | None = None
 ) -> None:
-    """Write only what the task changed: rows of weights, statistics of norms, the memory."""
+    """Write only what the task changed: rows of weights, statistics of norms, the memory.
+
+    The model's description says which run it is from (`base`).
+    """
     changed = _changed_memory if "memory" in model.about else _changed_rows
-    arrays = changed(model, config, theta)
-    origin = {"run": str(run.resolve()), "sha256": fingerprint(theta)}
-    write_arrays(path, "model", arrays, about=model.about | {"compact": True, "base": origin})
+    arrays = changed(model, config, theta) | (support or {})
+    write_arrays(path, "model", arrays, about=model.about | {"compact": True})
 
 
 def _changed_memory(model: Model, config: Config, theta: MetaParams) -> Arrays:
@@ -111,10 +117,11 @@ def fingerprint(theta: MetaParams) -> str:
 
 def model_header(path: Path) -> dict[str, Any]:
     """What a model file says about itself."""
-    return _read_model(path)[1]
+    return read_model(path)[1]
 
 
-def _read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
+def read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays and the header of a model file."""
     path = path if path.exists() else with_suffix(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a model: make one with `mtnet adapt`")
@@ -131,7 +138,9 @@ def _read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 def load_model(path: Path, run: Path | None = None) -> Model | TaskModels:
     """Load a model file; `run` is the run folder of a compact one, if it has been moved."""
-    arrays, about = _read_model(path)
+    arrays, about = read_model(path)
+    arrays = {name: array for name, array in arrays.items() if not name.startswith(SUPPORT)}
+    about.pop("examples", None)
     values = {name: about["spec"][name] for name in SPEC}
     spec = NetSpec(**values | {"inputs": tuple(values["inputs"])})
     check_spec(spec, str(path))

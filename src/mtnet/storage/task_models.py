@@ -7,8 +7,8 @@ from mtnet.adapted_tasks import Stack, TaskModels
 from mtnet.files import Arrays, write_arrays
 
 
-def save_task_models(path: Path, models: TaskModels) -> None:
-    """Write the models of all tasks, stacked."""
+def save_task_models(path: Path, models: TaskModels, support: Arrays | None = None) -> None:
+    """Write the models of all tasks, stacked, and the examples that they were adapted to."""
     arrays = {
         f"{stack.outputs}/{stack.rows}/{name}": a
         for stack, named in models.arrays.items()
@@ -18,6 +18,7 @@ def save_task_models(path: Path, models: TaskModels) -> None:
         task: stack._asdict() | {"place": place, "labels": models.labels[task]}
         for task, (stack, place) in models.tasks.items()
     }
+    arrays |= support or {}
     write_arrays(path, "model", arrays, about=models.about | {"compact": False, "tasks": tasks})
 
 

@@ -39,6 +39,8 @@ class Progress(NamedTuple):
     iteration: int
     loss: np.ndarray
     """Mean query loss since the last report, one number per member."""
+    validation: np.ndarray | None = None
+    """Validation score of each member, if it was measured now."""
 
 
 class Position(NamedTuple):
@@ -60,6 +62,7 @@ def train(
     warn: Callable[[str], None] = print,
     checkpoint_every: int = CHECKPOINT_EVERY,
     budget: float | None = None,
+    deadline: float | None = None,
     tolerant: bool = False,
     cores: int = 1,
 ) -> TrainState:
@@ -74,6 +77,7 @@ def train(
         warn: Called with a line of text, e.g. about a damaged checkpoint.
         checkpoint_every: Iterations between two checkpoints.
         budget: Stop after this many seconds of training in total.
+        deadline: Stop at this time (`time.monotonic()`), but not before one chunk is done.
         tolerant: Keep the last finite state of a member that diverges and train the others on;
             by default a diverging member raises `Diverged`.
         cores: Processes that share each meta-batch.
@@ -89,7 +93,7 @@ def train(
             _stop_signals() as signals,
             data_parallel(config, cores) as run_chunk,
         ):
-            while at.done < outer.iterations and not _is_over(at, budget):
+            while at.done < outer.iterations and not _is_over(at, budget, deadline):
                 size = min(outer.log_every - at.done % outer.log_every, outer.iterations - at.done)
                 at, loss = _train_chunk(run_chunk, config, data, at, size, tolerant)
                 line: dict[str, Any] = {"iteration": at.done, "loss": loss}
@@ -97,10 +101,10 @@ def train(
                     line["validation"] = validate(at.state)
                     at = _keep_best(run, at, line["validation"])
                 write_metrics(log, line | {"seconds": at.seconds})
-                report(Progress(at.done, loss))
+                report(Progress(at.done, loss, line.get("validation")))
                 due = _is_due(at.done, size, checkpoint_every, outer.iterations)
                 stop = bool(signals)  # a signal that comes later stops after the next chunk
-                if due or stop or _is_over(at, budget) or "validation" in line:
+                if due or stop or _is_over(at, budget, deadline) or "validation" in line:
                     save_state(run.checkpoints, at.done, at.state)
                 if stop and at.done < outer.iterations:
                     raise Stopped(f"stopped at iteration {at.done}")
@@ -160,8 +164,9 @@ def _sign(config: Config) -> int:
     return 1 if is_classification(config) else -1
 
 
-def _is_over(at: Position, budget: float | None) -> bool:
-    return bool(budget and at.seconds >= budget)
+def _is_over(at: Position, budget: float | None, deadline: float | None) -> bool:
+    late = deadline is not None and at.done > 0 and time.monotonic() >= deadline
+    return late or bool(budget and at.seconds >= budget)
 
 
 def _is_due(done: int, size: int, every: int | None, last: int) -> bool:

@@ -30,6 +30,7 @@ SCHEMA |= {"waves?": int, "base?": (TREES, None)}
 INPUTS = {"schema?": SCHEMA, "size?": int, "colour?": bool, "invert?": bool}
 """What a header says about the inputs of a network: columns of a table, or the size of images."""
 ABOUT = {"splits": {split: [str] for split in SPLITS}, "classes?": (int, None), **INPUTS}
+ABOUT["columns?"] = [[str]]  # how each column of the file was read
 REMEDY = "write it again with mtnet fit"
 
 

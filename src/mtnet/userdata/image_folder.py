@@ -20,8 +20,8 @@ KEEP = 8
 """Image folders that stay decoded in the cache."""
 
 
-def images_by_class(folder: Path) -> dict[str, list[Path]]:
-    """The image files of each class, by folder name; files with other suffixes are ignored."""
+def images_by_class(folder: Path, least: int = 2) -> dict[str, list[Path]]:
+    """The image files of at least `least` classes, by folder name; other suffixes are ignored."""
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
     classes = {
@@ -32,7 +32,7 @@ def images_by_class(folder: Path) -> dict[str, list[Path]]:
     classes = {name: images for name, images in classes.items() if images}
     if not classes:
         raise InputError(f"{folder} has no folders of images; it needs one folder per class")
-    if len(classes) < 2:
+    if len(classes) < least:
         raise InputError(
             f"{folder} has one class only, {next(iter(classes))!r}: give at least two folders"
         )

@@ -14,7 +14,7 @@ from mtnet.userdata.schema import (
     has_all,
     is_present,
     level_name,
-    present,
+    new_levels,
     refuse_missing,
 )
 from mtnet.userdata.table_files import read_column, read_table
@@ -22,10 +22,10 @@ from mtnet.userdata.text_tables import Warn
 
 
 class Support(NamedTuple):
-    """The rows of one task, encoded."""
+    """The examples of one task: encoded rows, or images as 8-bit pixels."""
 
     task: str | None
-    """None if the table has no task column."""
+    """None if the table has no task column, and for images."""
     x: np.ndarray
     y: np.ndarray
     labels: tuple[str, ...]
@@ -66,19 +66,13 @@ def read_supports(schema: Schema, path: Path, warn: Warn) -> list[Support]:
     if empty:
         warn(f"{path}: no row of {some(empty)} has {schema.target.name!r}: not adapted")
     supports = [Support(task, x[r], y[r], ()) for task, r in by_task.items()]
-    return supports if numbers else [_numbered(schema, s, source) for s in supports]
+    return supports if numbers else [_numbered(s) for s in supports]
 
 
-def _numbered(schema: Schema, support: Support, source: str) -> Support:
+def _numbered(support: Support) -> Support:
     """The same rows, with classes numbered from 0."""
     labels = [level_name(v) for v in support.y.tolist()]
     names = tuple(sorted(set(labels)))
-    if len(names) < 2:
-        task = "" if support.task is None else f", task {support.task!r}"
-        raise InputError(
-            f"{source}{task}: column {schema.target.name!r} has one class only, {names[0]!r}: "
-            "give rows of at least two"
-        )
     place = {name: i for i, name in enumerate(names)}
     return support._replace(y=np.array([place[n] for n in labels], np.int32), labels=names)
 
@@ -107,17 +101,20 @@ def read_tasks(schema: Schema, table: pa.Table, path: Path) -> list[str] | None:
 
 def _encoded(schema: Schema, columns: dict[str, np.ndarray], source: str, warn: Warn) -> np.ndarray:
     """Inputs encoded for a model; warns about levels that were in no training group."""
+    warn_new_levels(schema, columns, source, warn)
+    return encode_all(schema, columns, source)
+
+
+def warn_new_levels(
+    schema: Schema, columns: dict[str, np.ndarray], source: str, warn: Warn
+) -> None:
     for c in schema.inputs:
-        if c.levels is None:
-            continue
-        levels = {level_name(v) for v in columns[c.name].tolist() if present(v)}
-        new = sorted(levels - set(c.levels))
+        new = new_levels(c, columns[c.name])
         if new:
             warn(
                 f"{source}, column {c.name!r}: {some(new)} was in no training group: encoded as "
                 "zeros"
             )
-    return encode_all(schema, columns, source)
 
 
 def some(names: list[str]) -> str:

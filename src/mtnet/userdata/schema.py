@@ -18,6 +18,8 @@ MOSTLY = 0.5
 MAX_LEVELS = 100
 """Levels that a category may have if `--categories` does not name it."""
 MAX_WAVES = 100
+LONGEST = 500
+"""Characters of a group's or level's name."""
 FARTHEST = 1e6
 """Standard deviations from the training mean; networks overflow at larger inputs."""
 LARGEST = 1e100
@@ -87,6 +89,25 @@ def check_levels(column: Column, rows: int, source: str, category: bool) -> None
             f"{start}: for a category of more than {MAX_LEVELS} levels add --categories "
             f"{shlex.quote(column.name)}, otherwise remove the column"
         )
+
+
+def check_length(name: str, values: np.ndarray, source: str) -> None:
+    """Raise an InputError for a text that is too long to be a name."""
+    for row, value in enumerate(values.tolist() if values.dtype == object else ()):
+        if isinstance(value, str | bytes) and len(value) > LONGEST:
+            raise InputError(
+                f"{source}, row {row + 1}, column {name!r}: a text of {len(value)} characters, "
+                f"{value[:20]!r}..., is too long for a name (at most {LONGEST}): check the quotes, "
+                "or remove the row"
+            )
+
+
+def new_levels(column: Column, values: np.ndarray) -> list[str]:
+    """Levels of a category that were in no training group."""
+    if column.levels is None:
+        return []
+    levels = {level_name(v) for v in values.tolist() if present(v)}
+    return sorted(levels - set(column.levels))
 
 
 def present(value: Any) -> bool:

@@ -27,6 +27,8 @@ def read_table(path: Path, na: Sequence[str] = (), warn: Warn = lambda text: Non
     """
     _check_suffix(path)
     if not path.is_file():
+        if path.exists():
+            raise InputError(f"cannot read {path}: it is not a regular file")
         raise InputError(f"there is no file {path}")
     try:
         if path.suffix == ".parquet":

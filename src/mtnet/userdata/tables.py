@@ -10,10 +10,12 @@ import pyarrow as pa
 from mtnet.errors import InputError
 from mtnet.tasks.groups import Groups, select_groups, sort_by_group
 from mtnet.userdata.dataset import split_groups
+from mtnet.userdata.new_tasks import warn_new_levels
 from mtnet.userdata.schema import (
     Column,
     Missing,
     Schema,
+    check_length,
     check_levels,
     check_marks,
     encode,
@@ -104,6 +106,8 @@ def prepare_table(
     for column in schema.inputs if own_classes else (*schema.inputs, schema.target):
         check_levels(column, len(train), source, column.name in named)
     refuse_missing(schema, columns, np.sort(groups.x), source)
+    here = {name: values[groups.x] for name, values in columns.items()}
+    warn_new_levels(schema, here, source, warn)
     x = encode_all(schema, columns, source)[groups.x]
     _check_two_classes(schema.target, path)
     _warn_few_values(schema.target, columns[target][valid], warn)
@@ -139,6 +143,8 @@ def _used_columns(
 ) -> dict[str, np.ndarray]:
     """The columns by name; text that is mostly numbers must be numbers, or named a category."""
     columns = {name: read_column(table, name, path) for name in (task, *inputs, target)}
+    for name, values in columns.items():
+        check_length(name, values, str(path))
     for name in named:
         if name not in (*inputs, target):
             raise InputError(f"{name!r} is a category but neither an input nor the target")
