@@ -10,17 +10,21 @@ import numpy as np
 from mtnet.adapted import run_cell_summaries
 from mtnet.build import is_classification
 from mtnet.check_data import read_json
-from mtnet.commands.common import console
+from mtnet.commands.common import console, warn
+from mtnet.commands.fit_calibration import LEVEL
 from mtnet.commands.fit_report import BASELINES_FILE, number, signed
 from mtnet.commands.progress import busy
 from mtnet.core.types import MetaParams
 from mtnet.errors import InputError
+from mtnet.evaluation.calibration import run_calibration
 from mtnet.evaluation.units import target_unit
 from mtnet.files import write_atomically
+from mtnet.methods import METHODS
 from mtnet.report import html
-from mtnet.report.held_out import Band, draw_classes, draw_groups, draw_numbers
+from mtnet.report.held_out import draw_classes, draw_groups, draw_numbers
 from mtnet.report.image_tasks import image_tasks
 from mtnet.report.training import training_figures
+from mtnet.storage.calibration import task_half_width
 from mtnet.storage.run_folder import Run, load_best, read_metrics
 from mtnet.tasks.groups import select_groups
 from mtnet.userdata import schema as schemas
@@ -40,17 +44,16 @@ WHAT_CHANGES = (
 )
 
 
-def write_page(run: Run, summary: str | None, band: Band | None = None) -> Path:
+def write_page(run: Run, summary: str | None) -> Path:
     """Write the page of a run; returns its path.
 
     Args:
         run: The run.
         summary: The result on held-out tasks, if some were held out.
-        band: Draws intervals around predictions; none by default.
     """
     path = run.folder / PAGE_FILE
     with busy("Drawing the page", console):
-        text = html.page(f"mtnet fit: {run.folder.name}", page_parts(run, summary, band))
+        text = html.page(f"mtnet fit: {run.folder.name}", page_parts(run, summary))
     try:
         write_atomically(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
@@ -58,7 +61,7 @@ def write_page(run: Run, summary: str | None, band: Band | None = None) -> Path:
     return path
 
 
-def page_parts(run: Run, summary: str | None, band: Band | None) -> list[str]:
+def page_parts(run: Run, summary: str | None) -> list[str]:
     iteration, stacked = load_best(run)
     theta = jax.tree.map(lambda a: a[0], stacked)
     about = open_dataset(run.config.tasks.data).about
@@ -66,13 +69,12 @@ def page_parts(run: Run, summary: str | None, band: Band | None) -> list[str]:
     none = "No groups were held out: there were too few to measure the result on new tasks."
     return [
         html.paragraph(summary or none),
-        *held_out(run, theta, about, band),
+        *held_out(run, theta, about),
         html.heading("Training"),
         html.gallery([html.figure(*curve, dpi=150) for curve in curves]),
         *baselines(run),
         html.heading("What a new task may change"),
-        html.paragraph(WHAT_CHANGES),
-        html.bullets(layers(run, theta)),
+        *changes(run, theta),
         html.heading("Next"),
         html.pre("\n".join(commands(run, about))),
         *columns(about),
@@ -80,34 +82,41 @@ def page_parts(run: Run, summary: str | None, band: Band | None) -> list[str]:
     ]
 
 
-def held_out(run: Run, theta: MetaParams, about: dict[str, Any], band: Band | None) -> list[str]:
+def held_out(run: Run, theta: MetaParams, about: dict[str, Any]) -> list[str]:
     """A few tasks that training never saw."""
     config, names = run.config, about["splits"]["test"]
     if not names:
         return []
+    calibration = run_calibration(run, theta, warn)
+    temperature = calibration.temperature or 1.0
     rows = jax.tree.map(np.asarray, load_split(config.tasks.data, "test"))
     if config.family == "images":
         text = (
             "The first image of a line is a support image of its class. Then come query images "
             "with their predicted class and its probability: green is right, red is wrong."
         )
+        sheets = image_tasks(config, theta, rows, names, temperature)
         figures = [
             html.figure(figure, f"Held-out task {i}: {right} of {count} right.", dpi=150)
-            for i, (figure, right, count) in enumerate(image_tasks(config, theta, rows, names), 1)
+            for i, (figure, right, count) in enumerate(sheets, 1)
         ]
         return [html.heading("Held-out classes"), html.paragraph(text), html.gallery(figures)]
-    names = names[:SHOWN]
-    drawn = draw_groups(config, theta, select_groups(rows, list(range(len(names)))), names)
+    names, schema = names[:SHOWN], schemas.from_plain(about["schema"])
+    drawn = draw_groups(config, theta, select_groups(rows, list(range(len(names)))), names, schema)
     shots = f"Each group is adapted to {config.tasks.shots} of its rows (support)"
     if is_classification(config):
-        figures = [html.figure(draw_classes(task), task.name, dpi=150) for task in drawn]
+        figures = [
+            html.figure(draw_classes(task, temperature), task.name, dpi=150) for task in drawn
+        ]
         text = f"{shots} and tested on others (query): the probability of each row's right class."
     else:
-        schema = schemas.from_plain(about["schema"])
-        figures = [html.figure(draw_numbers(t, schema, band), t.name, dpi=150) for t in drawn]
+        half = [task_half_width(calibration.intervals, t.residuals, LEVEL) for t in drawn]
+        plots = [draw_numbers(t, schema, h) for t, h in zip(drawn, half, strict=True)]
+        figures = [html.figure(p, t.name, dpi=150) for p, t in zip(plots, drawn, strict=True)]
         text = f"{shots} and tested on others (query)."
         text += " The dashed curve or open points are predictions before adaptation."
-        text += " The band is the interval of the predictions." if band else ""
+        if any(half):
+            text += f" Bands are prediction intervals of level {LEVEL:g}."
     return [html.heading("Held-out groups"), html.paragraph(text), html.gallery(figures)]
 
 
@@ -138,6 +147,14 @@ def baselines(run: Run) -> list[str]:
     if any("not finite" in cell for line in lines for cell in line):
         parts.append(html.paragraph(NOT_FINITE))
     return parts
+
+
+def changes(run: Run, theta: MetaParams) -> list[str]:
+    """What adapting to a task changes."""
+    method = METHODS[run.config.method]
+    if method.embeds:
+        return [html.paragraph(f"A task changes no weights; a model adds {method.adapts}.")]
+    return [html.paragraph(WHAT_CHANGES), html.bullets(layers(run, theta))]
 
 
 def layers(run: Run, theta: MetaParams) -> list[str]:

@@ -1,6 +1,5 @@
 """Held-out tasks of a user's data, drawn before and after adaptation."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,15 +14,12 @@ from mtnet.core.losses import predict
 from mtnet.core.types import Batch, MetaParams
 from mtnet.report.plots import COLOURS
 from mtnet.tasks.groups import Groups
-from mtnet.userdata.schema import Schema, decode
+from mtnet.userdata.schema import Schema, add_inputs, decode
 
 GRID, QUERIES = 100, 40
 """Points of a curve, and query rows that are shown."""
 SIZE = (3.9, 2.8)
 GREY = "#8a8a8a"
-
-Band = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Scaled predictions -> lower and upper end of their interval, scaled."""
 
 
 class Drawn(NamedTuple):
@@ -33,15 +29,22 @@ class Drawn(NamedTuple):
     support: Batch
     query: Batch
     along: int | None
-    """The only encoded input that varies in the task, if there is one."""
+    """The only encoded column that varies in the task, if there is one."""
     grid: np.ndarray
     before: np.ndarray
     """Outputs before adaptation: (GRID + query rows, outputs)."""
     after: np.ndarray
+    residuals: np.ndarray
+    """Of the support rows after adaptation, (rows, outputs); of classes, their outputs."""
 
 
 def draw_groups(
-    config: Config, theta: MetaParams, rows: Groups, names: list[str], seed: int = 0
+    config: Config,
+    theta: MetaParams,
+    rows: Groups,
+    names: list[str],
+    schema: Schema,
+    seed: int = 0,
 ) -> list[Drawn]:
     """Adapt to some rows of each group, and predict for its others."""
     learner = build_learner(config, config.members[0][1])
@@ -57,30 +60,39 @@ def draw_groups(
         order = start + shuffle.permutation(int(count))
         x, y = np.asarray(rows.x), np.asarray(rows.y)
         first, others = order[: config.tasks.shots], order[config.tasks.shots :][:QUERIES]
-        varying = np.flatnonzero(np.ptp(x[order], axis=0) > 0)
+        own = x[order, : schema.raw_width]
+        varying = np.flatnonzero(np.ptp(own, axis=0) > 0)
         along = int(varying[0]) if len(varying) == 1 else None
-        grid = np.repeat(x[order[:1]], GRID, axis=0)
+        grid = np.repeat(own[:1], GRID, axis=0)
         if along is not None:
-            grid[:, along] = np.linspace(x[order, along].min(), x[order, along].max(), GRID)
+            grid[:, along] = np.linspace(own[:, along].min(), own[:, along].max(), GRID)
         padded = np.resize(others, QUERIES)
         support = Batch(jnp.asarray(x[first]), jnp.asarray(y[first]))
-        said = outputs(theta, support, jnp.asarray(np.concatenate([grid, x[padded]])))
-        said = np.asarray(said)[:, : GRID + len(others)]
+        asked = np.concatenate([x[first], add_inputs(schema, grid), x[padded]])
+        said = np.asarray(outputs(theta, support, jnp.asarray(asked)))
+        fitted, said = said[-1, : len(first)], said[:, len(first) :][:, : GRID + len(others)]
+        residuals = fitted - y[first] if fitted.shape == y[first].shape else fitted
         query = Batch(x[others], y[others])
-        drawn.append(Drawn(name, support, query, along, grid, said[0], said[-1]))
+        drawn.append(Drawn(name, support, query, along, grid, said[0], said[-1], residuals))
     return drawn
 
 
-def draw_numbers(task: Drawn, schema: Schema, band: Band | None = None) -> Figure:
-    """Numbers: a curve along the only input that varies, or predicted against true values."""
+def draw_numbers(task: Drawn, schema: Schema, half: float | None = None) -> Figure:
+    """Numbers: a curve along the only input that varies, or predicted against true values.
+
+    Args:
+        task: The task.
+        schema: Its columns.
+        half: Half the width of the intervals of predictions, before scaling to the unit.
+    """
     unit = lambda scaled: decode(schema.target, np.asarray(scaled).reshape(-1))  # noqa: E731
     figure, axes = _axes()
     before, after = unit(task.before), unit(task.after)
-    low, high = (unit(end) for end in band(task.after)) if band else (None, None)
+    low, high = (unit(task.after + end) for end in (-(half or 0), half or 0))
     if task.along is not None:
         x = lambda values: _input(schema, task.along, np.asarray(values))  # noqa: E731
         curve, name = slice(0, GRID), _names(schema)[task.along]
-        if low is not None and high is not None:
+        if half:
             axes.fill_between(
                 x(task.grid), low[curve], high[curve], color=COLOURS[0], alpha=0.2, lw=0
             )
@@ -92,7 +104,7 @@ def draw_numbers(task: Drawn, schema: Schema, band: Band | None = None) -> Figur
     else:
         truth, rows = unit(task.query.y), slice(GRID, None)
         axes.plot(truth, before[rows], "o", color=GREY, mfc="none", ms=4, label="before")
-        if low is not None and high is not None:
+        if half:
             axes.vlines(truth, low[rows], high[rows], color=COLOURS[0], alpha=0.3)
         axes.plot(truth, after[rows], "o", color=COLOURS[0], ms=4, label="after")
         axes.axline((truth[0], truth[0]), slope=1, color="black", lw=0.8)
@@ -102,13 +114,13 @@ def draw_numbers(task: Drawn, schema: Schema, band: Band | None = None) -> Figur
     return figure
 
 
-def draw_classes(task: Drawn) -> Figure:
+def draw_classes(task: Drawn, temperature: float = 1.0) -> Figure:
     """Classes: the probability of the right class of each query row, before and after."""
     figure, axes = _axes()
     truth = np.asarray(task.query.y)
     right = []
     for outputs in (task.before, task.after):
-        p = np.asarray(jax.nn.softmax(jnp.asarray(outputs[GRID:])))
+        p = np.asarray(jax.nn.softmax(jnp.asarray(outputs[GRID:]) / temperature))
         right.append(p[np.arange(len(truth)), truth])
     order = np.argsort(right[1])
     places = np.arange(len(order))

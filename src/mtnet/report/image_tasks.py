@@ -18,14 +18,17 @@ QUERIES, CLASSES = 3, 5
 
 
 def image_tasks(
-    config: Config, theta: MetaParams, rows: Groups, names: list[str], tasks: int = 3
+    config: Config,
+    theta: MetaParams,
+    rows: Groups,
+    names: list[str],
+    temperature: float = 1.0,
+    tasks: int = 3,
 ) -> list[tuple[Figure, int, int]]:
     """Per task: a figure, and how many of its shown images are right, and how many there are."""
     ways, shots = config.tasks.ways, config.tasks.shots
     learner, pixels = build_learner(config, config.members[0][1]), np.asarray(rows.x)
-    adapt = jax.jit(
-        lambda theta, s, x: jax.nn.softmax(predict(learner.adapt(theta, s, jax.random.key(0)), x))
-    )
+    adapt = jax.jit(lambda theta, s, x: predict(learner.adapt(theta, s, jax.random.key(0)), x))
     shuffle, sheets = np.random.default_rng(0), []
     for _ in range(tasks):
         classes = shuffle.permutation(len(names))[:ways]
@@ -36,7 +39,8 @@ def image_tasks(
         support, query = (np.concatenate([p[part] for p in picked]) for part in _parts(shots))
         y = jnp.repeat(jnp.arange(ways, dtype=jnp.int32), shots)
         batch = Batch(as_floats(jnp.asarray(pixels[support])), y)
-        p = np.asarray(adapt(theta, batch, as_floats(jnp.asarray(pixels[query]))))
+        outputs = adapt(theta, batch, as_floats(jnp.asarray(pixels[query])))
+        p = np.asarray(jax.nn.softmax(outputs / temperature))
         truth = np.concatenate([[w] * len(q[shots:]) for w, q in enumerate(picked)])
         labels = [names[c] for c in classes]
         figure = _sheet(pixels, picked, shots, labels, p)

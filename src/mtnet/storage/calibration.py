@@ -76,6 +76,24 @@ def model_intervals(
     return {"by_rows": {str(n): to_plain(by_rows[n]) for n in used}, "tasks": tasks}
 
 
+def task_half_width(
+    by_rows: Mapping[int, Calibration], residuals: np.ndarray, level: float
+) -> float | None:
+    """Half the width of a task's intervals, before scaling to the unit; None without a calibration.
+
+    Args:
+        by_rows: The calibration of the run.
+        residuals: Residuals of the task's support rows after adapting, (rows, outputs).
+        level: Probability of the intervals.
+    """
+    if not by_rows:
+        return None
+    calibration = by_rows[for_rows(by_rows, len(residuals))]
+    scale = task_scale(calibration, np.mean(np.square(residuals.astype(np.float64)), axis=0))
+    width = float((half_width(calibration, level) * scale)[0])
+    return width if np.isfinite(width) else None
+
+
 def half_widths(
     intervals: dict[str, Any],
     tasks: Sequence[str],

@@ -169,6 +169,11 @@ def encode(column: Column, values: np.ndarray, source: str) -> np.ndarray:
 def encode_all(schema: Schema, columns: dict[str, np.ndarray], source: str) -> np.ndarray:
     """All inputs concatenated, then waves and the prediction of the base: (rows, width)."""
     x = np.concatenate([encode(c, columns[c.name], source) for c in schema.inputs], axis=1)
+    return add_inputs(schema, x)
+
+
+def add_inputs(schema: Schema, x: np.ndarray) -> np.ndarray:
+    """Encoded columns, then their waves and the prediction of the base."""
     x = add_waves(schema, x)
     return x if schema.base is None else add_base(schema.base, x)
 
