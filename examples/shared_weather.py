@@ -103,7 +103,7 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
     cities = [c for c in every if c.year == YEAR]
     tables = {"north-east": [c for c in cities if north_east(c)], "world": cities}
     iterations, seeds = (50, 1) if quick else (1_000, seeds)
-    began, rows = time.time(), list[dict[str, Any]]()
+    commit, began, rows = git_commit(), time.time(), list[dict[str, Any]]()
     with tempfile.TemporaryDirectory() as folder:
         for name, own in tables.items():
             path = Path(folder) / f"{name}.csv"
@@ -112,7 +112,7 @@ def main(quick: bool = False, seeds: int = 2, out: Path | None = None) -> None:
     results = {
         "experiment": "shared_weather",
         "mtnet_version": mtnet.__version__,
-        "commit": git_commit(),
+        "commit": commit,
         "command": "python examples/shared_weather.py --out results/shared_weather.json",
         "protocol": {
             "metric": "root mean square error in degrees Celsius, over all tasks",

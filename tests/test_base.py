@@ -15,6 +15,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import mtnet
 from mtnet import InputError
 from mtnet.cli import main
+from mtnet.commands import fit_report
 from mtnet.files import read_arrays
 from mtnet.training import tune
 from mtnet.userdata import schema as schemas
@@ -33,6 +34,7 @@ COLUMNS = {"task": "g", "inputs": ["x", "kind"], "target": "y"}
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fit_report, "TASKS", 20)
     with jax.enable_x64(False):
         yield
 
@@ -131,6 +133,7 @@ def fitted(tmp_path_factory):
     at = tmp_path_factory.mktemp("fitted")
     with jax.enable_x64(False), pytest.MonkeyPatch.context() as patch:
         patch.chdir(at)
+        patch.setattr(fit_report, "TASKS", 20)
         write("data.csv", rows=60)
         options = ["--base", "boosting", "--waves", "2", "--out", "run"]
         assert main(["fit", "data.csv", *FLAGS, *TINY, *options]) == 0
