@@ -171,6 +171,7 @@ def main(quick: bool = False, out: Path | None = None, only: tuple[str, ...] = (
         out: JSON file to write.
         only: Data sets; default: all.
     """
+    git_commit()  # remembered: the commit of the code that runs, not of later edits
     rows: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
