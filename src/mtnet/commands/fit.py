@@ -11,12 +11,13 @@ from mtnet.commands.common import check_positive, console, duration
 from mtnet.commands.fit_data import Prepared, read_image_folder, read_rows
 from mtnet.commands.fit_report import report
 from mtnet.commands.flags import flags_for, flat_values, used_settings, why_unused
-from mtnet.commands.parse import Flag, OptionalPath, OptionalStr, parse, run as run_command
+from mtnet.commands.parse import Flag, OptionalInt, OptionalPath, OptionalStr, parse, run as run_command
 from mtnet.commands.train import free_folder, train_with_bars
 from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
 from mtnet.storage.run_folder import check_free, create_run
+from mtnet.training.launch import choose_launch
 from mtnet.userdata.dataset import DATASET_FILE, write_dataset
 from mtnet.userdata.schema import Missing
 
@@ -137,7 +138,8 @@ def fit_images(default: Config, flags: Any) -> Callable[..., None]:
         seed: int = 0,
         out: OptionalPath = None,
         budget: OptionalStr = None,
-        cores: int = 1,
+        processes: OptionalInt = None,
+        restart: int = 0,
     ) -> None:
         """Learn from many classes of images; mtnet adapt then learns new classes.
 
@@ -151,12 +153,14 @@ def fit_images(default: Config, flags: Any) -> Callable[..., None]:
             seed: Random seed.
             out: Run folder to write. Default: runs/METHOD-images, numbered if it exists.
             budget: Stop after this training time, e.g. 10m or 1h; mtnet train --resume continues.
-            cores: Processes that share each meta-batch, one core each.
+            processes: Processes that share each meta-batch, one core each.
+            restart: Resume by itself so many times if a process is lost.
         """
-        check_positive(size=size, cores=cores)
+        check_positive(size=size)
+        start = choose_launch(processes, restart=restart)
         config = default.replace(seeds=(seed,), **flat_values(settings))
         prepare = lambda: read_image_folder(images, config, size)  # noqa: E731
-        prepare_and_train(prepare, config, out, False, budget=duration(budget), cores=cores)
+        prepare_and_train(prepare, config, out, False, budget=duration(budget), start=start)
 
     return fit
 
