@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from mtnet.commands.train import train_with_bars
 from mtnet.storage.run_folder import open_run
 from mtnet.training.channel import Channel, Lost, Place, join, leave
+from mtnet.training.launch import JOINED
 from mtnet.training.processes import exit_with, keep_to
 from mtnet.training.together import ERRORS, dismiss, follow, lead
 
@@ -29,7 +30,7 @@ def main(job: dict[str, Any]) -> None:
     except BaseException as error:
         known = type(error).__name__ in ERRORS
         text = str(error) if known else traceback.format_exc()
-        os.write(job["results"], json.dumps([type(error).__name__, text]).encode())
+        tell_parent(job, json.dumps([type(error).__name__, text]))
         sys.stdout.flush()
         os._exit(1)  # JAX would wait for processes that may no longer exist
 
@@ -37,6 +38,7 @@ def main(job: dict[str, Any]) -> None:
 def take_part(place: Place, job: dict[str, Any]) -> None:
     """Process 0 trains in the run folder with all others; they follow it."""
     join(place)
+    tell_parent(job, JOINED)
     channel = Channel()
     try:
         if place.id > 0:
@@ -55,6 +57,10 @@ def take_part(place: Place, job: dict[str, Any]) -> None:
         leave()
         raise
     leave()
+
+
+def tell_parent(job: dict[str, Any], line: str) -> None:
+    os.write(job["results"], f"{line}\n".encode())
 
 
 def hide_messages() -> None:

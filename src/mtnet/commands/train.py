@@ -189,7 +189,9 @@ def check_shares(config: Config, start: Launch) -> None:
 
 def follow(start: Launch, folder: Path | None) -> None:
     """Run a process that follows process 0, which has the settings and the run folder."""
-    resume = resume_command(str(folder or "RUN"), start)
+    resume = f"mtnet train{start.flags}"
+    if start.coordinator is None:  # srun and mpirun start one command everywhere
+        resume = resume_command(str(folder or "RUN"), start)
     launch(start, PROCESS, {}, resume, warn)
 
 

@@ -5,7 +5,7 @@ own tasks, and averages them with those of the others: one vector, one all-reduc
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,22 +20,24 @@ TASKS = "tasks"
 """The axis of the mesh."""
 
 
-def task_mesh(meta_batch: int) -> Mesh | None:
-    """The devices that share a meta-batch, or None for a single one.
+def task_mesh(meta_batch: int, devices: Sequence[Any]) -> Mesh | None:
+    """The devices that share a meta-batch, or None if it is a single one.
 
-    Every process takes part, each with as many of its devices as divide its tasks equally.
+    Args:
+        meta_batch: Number of tasks.
+        devices: `jax.devices()`, or `jax.local_devices()`. Every process of theirs takes part, each
+            with as many of its devices as divide its tasks equally.
     """
-    processes = jax.process_count()
-    if meta_batch % processes:
-        raise InputError(f"the number of processes ({processes}) must divide meta_batch "
-                         f"({meta_batch})")
-    own: list[list[Any]] = [[] for _ in range(processes)]
-    for device in jax.devices():
-        own[device.process_index].append(device)
-    share = meta_batch // processes
-    most = max(n for n in range(1, min(map(len, own)) + 1) if share % n == 0)
-    devices = [device for some in own for device in some[:most]]
-    return Mesh(np.array(devices), (TASKS,)) if len(devices) > 1 else None
+    by_process: dict[int, list[Any]] = {}
+    for device in devices:
+        by_process.setdefault(device.process_index, []).append(device)
+    count = len(by_process)
+    if meta_batch % count:
+        raise InputError(f"the number of processes ({count}) must divide meta_batch ({meta_batch})")
+    fewest = min(map(len, by_process.values()))
+    most = max(n for n in range(1, fewest + 1) if meta_batch // count % n == 0)
+    chosen = [device for own in by_process.values() for device in own[:most]]
+    return Mesh(np.array(chosen), (TASKS,)) if len(chosen) > 1 else None
 
 
 def over_tasks(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from jax.errors import JaxRuntimeError
 
 from mtnet.errors import InputError
 
-JOIN_SECONDS = 45
+JOIN_SECONDS = 40
 """To wait for the other processes at the start."""
 HEARTBEAT_SECONDS = 20
 """A process that is silent for so long is lost; a closed connection is noticed at once."""

@@ -31,7 +31,7 @@ RunChunk = Callable[[TrainState, Any, int], tuple[TrainState, Array]]
 
 def compile_chunk(config: Config) -> RunChunk:
     """The program on all devices of this process; with one device there is no mesh."""
-    mesh = task_mesh(config.outer.meta_batch)
+    mesh = task_mesh(config.outer.meta_batch, jax.local_devices())
     if mesh is None:
         return jax.jit(chunk_program(config), static_argnums=2)
     return DividedChunk(config, mesh)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 
 from mtnet.errors import InputError
-from mtnet.training.channel import HEARTBEAT_SECONDS, Lost, Place
+from mtnet.training.channel import HEARTBEAT_SECONDS, Lost, Place, why_alone
 from mtnet.training.cluster import detect_cluster
 from mtnet.training.loop import Diverged, Stopped, stop_signals
 from mtnet.training.processes import usable_cores
@@ -28,6 +28,10 @@ from mtnet.training.together import ERRORS
 POLL_SECONDS = 0.05
 EXPLAIN_SECONDS = 3.0
 """How long the others may take to say why they end, once one has ended."""
+
+
+JOINED = "joined"
+"""What a process writes for its parent when it has found the others."""
 
 
 class Launch(NamedTuple):
@@ -150,14 +154,15 @@ class Child:
 
     def error(self) -> Exception | None:
         """Why it ended; None if its work is done."""
-        with open(self.results, "rb", closefd=False) as results:
-            text = results.read()
-        if text:
-            kind, message = json.loads(text)
+        with open(self.results, closefd=False) as results:
+            lines = results.read().splitlines()
+        if lines and lines[-1] != JOINED:
+            kind, message = json.loads(lines[-1])
             return ERRORS.get(kind, RuntimeError)(message)
         status, name = self.status or 0, f"process {self.place.id} of {self.place.count}"
         if status == -signal.SIGABRT:  # JAX ends a process that cannot reach the others
-            return Lost(f"{name} lost the connection to the others")
+            alone = why_alone(self.place)
+            return Lost(f"{name} lost the connection to the others" if lines else alone)
         if status < 0:
             return Killed(f"{name} was killed ({signal.Signals(-status).name})")
         return Lost(f"{name} ended with status {status}") if status else None

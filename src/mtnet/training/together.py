@@ -104,7 +104,7 @@ def _data(channel: Channel, config: Config, message: dict[str, Any]) -> Any:
 
 
 def _divided(channel: Channel, config: Config) -> DividedChunk:
-    mesh = task_mesh(config.outer.meta_batch)
+    mesh = task_mesh(config.outer.meta_batch, jax.devices())
     assert mesh is not None  # there are several processes
     return DividedChunk(config, mesh, channel.meet, broadcast_one_to_all)
 
