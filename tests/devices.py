@@ -12,7 +12,9 @@ from mtnet.core.mesh import own_tasks, task_mesh
 from mtnet.core.outer import task_keys
 from mtnet.training.compiled import DividedChunk, chunk_program, compile_chunk
 
-MEMBERS = configure(meta_batch=8, tasks_per_vmap=4, seeds=(0, 1), sweep=(0.01, 0.02), width=4)
+MEMBERS = configure(
+    meta_batch=8, tasks_per_vmap=4, seeds=(0, 1), sweep=(0.01, 0.02), width=4, depth=1
+)
 
 
 def members_are_those_of_one_device():
