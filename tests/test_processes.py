@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from test_runs import new_run, outcome
 
-from mtnet.commands.train import check_shares
+from mtnet.commands.train import share_of
 from mtnet.config import configure
 from mtnet.errors import InputError
 from mtnet.storage.checkpoints import list_checkpoints
@@ -172,7 +172,7 @@ def test_devices_share_one_training():
 
 def test_processes_that_cannot_share():
     with pytest.raises(InputError, match=r"processes \(2\) must divide meta_batch \(3\)"):
-        check_shares(configure(meta_batch=3), Launch(2, None, None, 0))
+        share_of(configure(meta_batch=3), Launch(2, None, None, 0))
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,10 @@ def test_killed_at_random_moments(alone, tmp_path):
     assert finish(mtnet(*command))[0] == 0
     longest = time.monotonic() - began
     assert_same_training(whole, alone)
-    rng, killed = random.Random(KILLS), 0
+    rng, killed, attempt = random.Random(KILLS), 0, 0
     while killed < KILLS:
-        run = small_run(tmp_path / str(killed))
+        attempt += 1
+        run = small_run(tmp_path / str(attempt))
         while killed < KILLS and kill_one(run, rng, longest):
             killed += 1
             print(f"killed {killed}, {lines(run)} lines", flush=True)

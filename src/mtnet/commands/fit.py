@@ -11,7 +11,14 @@ from mtnet.commands.common import check_positive, console, duration
 from mtnet.commands.fit_data import Prepared, read_image_folder, read_rows
 from mtnet.commands.fit_report import report
 from mtnet.commands.flags import flags_for, flat_values, used_settings, why_unused
-from mtnet.commands.parse import Flag, OptionalInt, OptionalPath, OptionalStr, parse, run as run_command
+from mtnet.commands.parse import (
+    Flag,
+    OptionalInt,
+    OptionalPath,
+    OptionalStr,
+    parse,
+    run as run_command,
+)
 from mtnet.commands.train import free_folder, train_with_bars
 from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name

@@ -60,7 +60,10 @@ def take_part(place: Place, job: dict[str, Any]) -> None:
 
 
 def tell_parent(job: dict[str, Any], line: str) -> None:
-    os.write(job["results"], f"{line}\n".encode())
+    try:
+        os.write(job["results"], f"{line}\n".encode())
+    except BrokenPipeError:  # the parent was killed
+        os._exit(1)
 
 
 def hide_messages() -> None:

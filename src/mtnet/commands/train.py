@@ -19,6 +19,7 @@ from mtnet.commands.flags import changed_values, flags_for, flat_values, used_se
 from mtnet.commands.parse import OptionalInt, OptionalPath, OptionalStr, parse, run
 from mtnet.commands.progress import Bars
 from mtnet.config import Config, configure
+from mtnet.core.mesh import own_tasks_per_vmap
 from mtnet.errors import InputError
 from mtnet.evaluation.units import target_unit
 from mtnet.storage.config_file import read_config
@@ -99,16 +100,17 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
         if start is not None and not start.leads:
             follow(start, resume or out)
             return
-        options = {"checkpoint_every": checkpoint_every, "budget": duration(budget)}
+        seconds = duration(budget)
         if resume is not None:
             if changed_values(settings, default) or out is not None or config is not None:
                 raise InputError("--resume uses the run's own settings: remove the other flags")
             started = open_run(resume)
         else:
             full = default.replace(**flat_values(settings))
-            full = plan_iterations(full, options["budget"], start)
+            share_of(full, start)
+            full = plan_iterations(full, seconds, start)
             started = create_run(out or free_folder(Path("runs"), full), full)
-        train_with_bars(started, start, **options)
+        train_with_bars(started, start, checkpoint_every=checkpoint_every, budget=seconds)
         console.print(f"Next: mtnet {next_command(started)}", highlight=False)
 
     return train
@@ -122,10 +124,8 @@ def plan_iterations(config: Config, seconds: float | None, start: Launch | None)
     if start is None:
         shorter = within_budget(config, seconds)
     else:  # the share of one process; measured in another, as this one only watches
-        check_shares(config, start)
-        share = config.replace(meta_batch=config.outer.meta_batch // start.count)
         with workers(1) as pool:
-            planned = pool.submit(within_budget, share, seconds).result()
+            planned = pool.submit(within_budget, share_of(config, start), seconds).result()
         shorter = config.replace(iterations=planned.outer.iterations)
     if shorter != config:
         console.print(
@@ -157,7 +157,7 @@ def train_with_bars(
     name, iterations = str(run.folder), run.config.outer.iterations
     resume = resume or resume_command(name, start)
     if start is not None:
-        check_shares(run.config, start)
+        share_of(run.config, start)
         job = {"folder": name, "resume": resume, "options": options}
         launch(start, PROCESS, job, resume, warn)
         return
@@ -180,11 +180,16 @@ def train_with_bars(
         )
 
 
-def check_shares(config: Config, start: Launch) -> None:
-    """Raise an InputError unless all processes get the same number of tasks."""
-    tasks = config.outer.meta_batch
-    if tasks % start.count:
-        raise InputError(f"the number of processes ({start.count}) must divide meta_batch ({tasks})")
+def share_of(config: Config, start: Launch | None) -> Config:
+    """The part of a training that one process computes; the same for all, or an InputError."""
+    outer, processes = config.outer, 1 if start is None else start.processes
+    tasks, rest = divmod(outer.meta_batch, processes)
+    if rest:
+        raise InputError(
+            f"the number of processes ({processes}) must divide meta_batch ({outer.meta_batch})"
+        )
+    together = own_tasks_per_vmap(outer.tasks_per_vmap, tasks)
+    return config.replace(meta_batch=tasks, tasks_per_vmap=together)
 
 
 def follow(start: Launch, folder: Path | None) -> None:

@@ -5,6 +5,7 @@ program (on CPUs by gloo).
 """
 
 import json
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ POLL_MILLISECONDS = 1_000
 MEET_MILLISECONDS = 3_600_000
 """Compiling may take long; a lost process ends the wait earlier."""
 
+LOST = re.compile("(?i)gloo|coordination|barrier|heartbeat|unavailable|aborted|cancel")
+"""In the text of an error of JAX: it is about other processes."""
+
 
 class Lost(RuntimeError):
     """Another process ended, or cannot be reached."""
@@ -43,7 +47,8 @@ class Place(NamedTuple):
     """One process among those that train together."""
 
     id: int
-    count: int
+    processes: int
+    """On all hosts."""
     coordinator: str | None
     """HOST:PORT of process 0; None if JAX finds it in the environment of srun or mpirun."""
 
@@ -62,12 +67,13 @@ def join(place: Place) -> None:
         _use_own_address(place.coordinator)
         options = {
             "coordinator_address": place.coordinator,
-            "num_processes": place.count,
+            "num_processes": place.processes,
             "process_id": place.id,
         }
     if place.local:
         options["coordinator_bind_address"] = place.coordinator
-        options["cluster_detection_method"] = "deactivate"
+    if not {"SLURM_JOB_ID", "OMPI_COMM_WORLD_SIZE"} & os.environ.keys():
+        options["cluster_detection_method"] = "deactivate"  # all that JAX needs is given
     try:
         jax.distributed.initialize(
             **options,
@@ -87,7 +93,7 @@ def why_alone(place: Place, error: str = "") -> str:
         return f"process 0{at} did not answer within {JOIN_SECONDS} seconds"
     if "address already in use" in error.lower():
         return f"the port of {place.coordinator} is in use: choose another"
-    return f"not all of {place.count} processes came within {JOIN_SECONDS} seconds"
+    return f"not all of {place.processes} processes came within {JOIN_SECONDS} seconds"
 
 
 def leave() -> None:
@@ -124,7 +130,9 @@ def connected() -> Iterator[None]:
         yield
     except JaxRuntimeError as error:
         text = str(error)
-        if not re.search("(?i)gloo|coordination|barrier|heartbeat|unavailable|aborted|cancel", text):
+        if not re.search(
+            "(?i)gloo|coordination|barrier|heartbeat|unavailable|aborted|cancel", text
+        ):
             raise
         peer = re.search(r"peer \[([^\]]+)\]", text)
         at = f" at {peer[1]}" if peer else ""

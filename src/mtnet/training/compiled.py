@@ -1,7 +1,6 @@
 """The compiled part of a training: many meta-steps in one program, for all members together."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -105,7 +104,8 @@ class DividedChunk:
     def compile(self, state: TrainState, data: Any, iterations: int) -> Callable[..., Any]:
         """The program for so many iterations, compiled before its first use."""
         if iterations not in self.compiled:
-            function = over_tasks(partial(self.program, iterations=iterations), self.mesh)
+            program = lambda state, data: self.program(state, data, iterations)  # noqa: E731
+            function = over_tasks(program, self.mesh)
             shapes = shapes_on_every_device(self.mesh, (state, data))
             self.compiled[iterations] = jax.jit(function).lower(*shapes).compile()
             self.meet()

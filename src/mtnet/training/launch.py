@@ -37,8 +37,8 @@ JOINED = "joined"
 class Launch(NamedTuple):
     """Which processes of a training start here."""
 
-    count: int
-    """Processes of the training, on all hosts."""
+    processes: int
+    """Of the training, on all hosts."""
     id: int | None
     """The one that starts here; None: all, one core each."""
     coordinator: str | None
@@ -55,18 +55,18 @@ class Launch(NamedTuple):
     def flags(self) -> str:
         """The flags of `mtnet train` that start the same processes."""
         if self.id is None:
-            return f" --processes {self.count}"
+            return f" --processes {self.processes}"
         if self.coordinator is None:
             return " (by srun or mpirun, as before)"
         at = f" --coordinator {self.coordinator}"
-        return f"{at} --process-count {self.count} --process-id {self.id}"
+        return f"{at} --process-count {self.processes} --process-id {self.id}"
 
     @property
     def places(self) -> list[Place]:
         if self.id is not None:
-            return [Place(self.id, self.count, self.coordinator)]
+            return [Place(self.id, self.processes, self.coordinator)]
         address = f"127.0.0.1:{_free_port()}"
-        return [Place(i, self.count, address) for i in range(self.count)]
+        return [Place(i, self.processes, address) for i in range(self.processes)]
 
 
 def choose_launch(
@@ -101,10 +101,10 @@ def _between_hosts(
     if coordinator is None:
         if (count, number) != (None, None):
             raise InputError("--process-count and --process-id need --coordinator HOST:PORT")
-        return found and Launch(found.count, found.id, found.coordinator, restart)
+        return found and Launch(found.processes, found.id, found.coordinator, restart)
     if not re.fullmatch(r"[^:\s]+:[0-9]+|\[[^\s]+\]:[0-9]+", coordinator):
         raise InputError(f"--coordinator must be HOST:PORT; it is {coordinator!r}")
-    count = found.count if count is None and found else count
+    count = found.processes if count is None and found else count
     number = found.id if number is None and found else number
     if count is None or number is None:
         raise InputError("--coordinator needs --process-count N and --process-id I")
@@ -159,7 +159,7 @@ class Child:
         if lines and lines[-1] != JOINED:
             kind, message = json.loads(lines[-1])
             return ERRORS.get(kind, RuntimeError)(message)
-        status, name = self.status or 0, f"process {self.place.id} of {self.place.count}"
+        status, name = self.status or 0, f"process {self.place.id} of {self.place.processes}"
         if status == -signal.SIGABRT:  # JAX ends a process that cannot reach the others
             alone = why_alone(self.place)
             return Lost(f"{name} lost the connection to the others" if lines else alone)
@@ -193,12 +193,15 @@ def launch(
     for attempt in itertools.count(1):
         try:
             return _train_once(start, module, job)
+        except Stopped as error:
+            hint = "" if resume in str(error) else f"; resume with: {resume}"
+            raise Stopped(f"{error}{hint}") from None
         except Lost as error:
             if attempt > start.restart:
                 raise Lost(f"{error}; resume with: {resume}") from None
             warn(f"{error}; restart {attempt} of {start.restart}")
         if start.id is not None:  # the processes of other hosts have to notice it, too
-            _pause(HEARTBEAT_SECONDS)
+            _pause(HEARTBEAT_SECONDS, resume)
 
 
 def _train_once(start: Launch, module: str, job: dict[str, Any]) -> None:
@@ -239,10 +242,10 @@ def _wait(children: list[Child], signals: list[int]) -> list[Exception]:
     return found
 
 
-def _pause(seconds: float) -> None:
+def _pause(seconds: float, resume: str) -> None:
     with stop_signals() as signals:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if signals:
-                raise Stopped("stopped")
+                raise Stopped(f"stopped; resume with: {resume}")
             time.sleep(POLL_SECONDS)
