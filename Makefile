@@ -28,6 +28,7 @@ bench: .venv-bench/ready
 	$(BENCH)/python bench/images.py
 	$(BENCH)/python bench/embedding.py
 	taskset -c 0 $(BENCH)/python bench/pooled.py
+	$(BENCH)/python bench/processes.py
 
 clean:
 	rm -rf .venv .venv-bench

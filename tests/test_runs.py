@@ -216,28 +216,6 @@ def test_members_train_as_they_would_alone(tmp_path):
             np.testing.assert_allclose(a[member], b[0], rtol=1e-3, atol=1e-5)
 
 
-def test_cores_share_one_training(tmp_path):
-    """The same network to rounding; the same bits where it is stopped and goes on."""
-    config = TINY.replace(seeds=(0,), iterations=20, log_every=10)
-    alone = train(rundir.create_run(tmp_path / "alone", config))
-    shared = train(rundir.create_run(tmp_path / "shared", config), cores=2)
-    for a, b in zip(leaves(alone), leaves(shared), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-    stopped = rundir.create_run(tmp_path / "stopped", config)
-    train(stopped, cores=2, budget=1e-9)
-    assert len(rundir.read_metrics(stopped)) == 1
-    assert identical(train(stopped, cores=2), shared)
-
-
-def test_cores_that_cannot_share(tmp_path):
-    run = rundir.create_run(tmp_path / "run", TINY)
-    with pytest.raises(InputError, match="one seed"):
-        train(run, cores=2)
-    run = rundir.create_run(tmp_path / "three", TINY.replace(seeds=(0,), meta_batch=3))
-    with pytest.raises(InputError, match="must divide meta_batch"):
-        train(run, cores=2)
-
-
 def test_writing_is_all_or_nothing(tmp_path):
     path = tmp_path / "file.json"
     write_atomically(path, b"old")

@@ -90,13 +90,14 @@ def run(name: str, arguments: Sequence[str]) -> int:
     with exit_on_interrupt():
         cache_compilations()
         command = import_module(f"mtnet.commands.{name}")
+        from mtnet.training.channel import Lost
         from mtnet.training.loop import Diverged, Stopped
 
     try:
         command.main(arguments)
     except SystemExit as stop:  # tyro has shown the help
         return int(stop.code or 0)
-    except Diverged as error:
+    except (Diverged, Lost) as error:
         return fail(str(error), 1)
     except Stopped as error:
         return fail(str(error), 130)

@@ -15,12 +15,20 @@ from mtnet.commands.fit_report import report
 from mtnet.commands.fit_start import Start, choose_start, pretrained_start
 from mtnet.commands.fit_tune import tune_rows, write_trials
 from mtnet.commands.flags import flags_for, flat_values, used_settings, why_unused
-from mtnet.commands.parse import Flag, OptionalPath, OptionalStr, parse, run as run_command
+from mtnet.commands.parse import (
+    Flag,
+    OptionalInt,
+    OptionalPath,
+    OptionalStr,
+    parse,
+    run as run_command,
+)
 from mtnet.commands.train import free_folder, plan_iterations, train_with_bars
 from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
 from mtnet.storage.run_folder import check_free, create_run
+from mtnet.training.launch import Launch, choose_launch
 from mtnet.userdata.base import Base
 from mtnet.userdata.dataset import DATASET_FILE, write_dataset
 from mtnet.userdata.schema import Missing
@@ -151,7 +159,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
                 return prepare_rows(rows, **added)
             return tune_rows(rows, config, added, for_tuning)
 
-        prepare_and_train(prepare, config, out, baselines, budget=seconds)
+        prepare_and_train(prepare, config, out, baselines, seconds)
 
     return fit
 
@@ -168,7 +176,8 @@ def fit_images(default: Config, flags: Any, start: Start) -> Callable[..., None]
         seed: int = 0,
         out: OptionalPath = None,
         budget: OptionalStr = None,
-        cores: int = 1,
+        processes: OptionalInt = None,
+        restart: int = 0,
         baselines: NoFlag = True,
     ) -> None:
         """Learn from many classes of images; mtnet adapt then learns new classes.
@@ -186,14 +195,16 @@ def fit_images(default: Config, flags: Any, start: Start) -> Callable[..., None]
             out: Run folder to write. Default: runs/METHOD-images, numbered if it exists.
             budget: Time for the whole command, e.g. 10m or 1h: training ends after 85 % of it, the
                 rest is for measuring. What is running then is completed.
-            cores: Processes that share each meta-batch, one core each.
+            processes: Processes that share each meta-batch, one core each.
+            restart: Resume by itself so many times if a process is lost.
             baselines: Skip the comparison with nearest neighbours and logistic regression.
         """
-        check_positive(size=size, cores=cores)
+        check_positive(size=size)
+        together = choose_launch(processes, restart=restart)
         config = default.replace(seeds=(seed,), **flat_values(settings))
         config = choose_start(config, start, size, random_weights)
         prepare = lambda: read_image_folder(images, config, size)  # noqa: E731
-        prepare_and_train(prepare, config, out, baselines, budget=duration(budget), cores=cores)
+        prepare_and_train(prepare, config, out, baselines, duration(budget), together)
 
     return fit
 
@@ -203,8 +214,8 @@ def prepare_and_train(
     config: Config,
     out: Path | None,
     baselines: bool,
-    budget: float | None = None,
-    **options: Any,
+    budget: float | None,
+    together: Launch | None = None,
 ) -> None:
     """Read the data, write them to the run folder, train there, and report."""
     began = time.monotonic()
@@ -219,15 +230,15 @@ def prepare_and_train(
     path = folder / DATASET_FILE
     write_dataset(path, data.rows, data.names, data.splits, **data.about)
     planned = with_data(config, path, data.splits)
-    if budget is not None:
-        options["deadline"] = began + TRAINING * budget
-        seconds = options["deadline"] - time.monotonic()
-        planned = plan_iterations(planned, seconds, whole=True)
+    deadline = None if budget is None else began + TRAINING * budget
+    if deadline is not None:
+        seconds = deadline - time.monotonic()
+        planned = plan_iterations(planned, seconds, together, whole=True)
         planned = with_data(config.replace(iterations=planned.outer.iterations), path, data.splits)
     run = create_run(folder, planned)
     if data.tuned:
         write_trials(folder, data.tuned)
-    train_with_bars(run, **options)
+    train_with_bars(run, together, deadline=deadline)
     summary = report(run, baselines, None if budget is None else began + budget)
     page = write_page(run, summary)
     examples = "FILE" if config.family == "table" else "FOLDER"

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
+from mtnet.core.mesh import average, own_tasks, own_tasks_per_vmap
 from mtnet.core.types import Family, Learner, MetaParams
 from mtnet.errors import InputError
 
@@ -75,10 +76,19 @@ def meta_step(
     key: Key[Array, ""],
     meta_batch: int,
     tasks_per_vmap: int | None,
+    divided: bool = False,
 ) -> tuple[TrainState, Float[Array, ""]]:
-    """One iteration of Algorithm 1 or 2: the next state, and the query loss."""
+    """One iteration of Algorithm 1 or 2: the next state, and the query loss.
+
+    `divided`: the tasks are divided over the devices of a mesh (`mtnet.core.mesh.over_tasks`).
+    """
     keys = task_keys(key, state.iteration, meta_batch)
+    if divided:
+        keys = own_tasks(keys)
+        tasks_per_vmap = own_tasks_per_vmap(tasks_per_vmap, len(keys))
     loss, gradient = meta_gradient(learner, family, state.theta, keys, tasks_per_vmap)
+    if divided:
+        loss, gradient = average((loss, gradient))
     return apply_meta_gradient(optimiser, state, gradient), loss
 
 
@@ -92,11 +102,14 @@ def run_meta_steps(
     iterations: int,
     meta_batch: int,
     tasks_per_vmap: int | None = None,
+    divided: bool = False,
 ) -> tuple[TrainState, Float[Array, " iterations"]]:
     """`iterations` meta-steps as one scan: the last state, and the query loss at each."""
 
     def one(state: TrainState, _: None) -> tuple[TrainState, Array]:
-        return meta_step(learner, family, optimiser, state, key, meta_batch, tasks_per_vmap)
+        return meta_step(
+            learner, family, optimiser, state, key, meta_batch, tasks_per_vmap, divided
+        )
 
     return jax.lax.scan(one, state, None, length=iterations)
 

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key
 
+from mtnet.core.mesh import over_tasks, task_mesh
 from mtnet.core.outer import TrainState, init_state, meta_step
 from mtnet.core.types import Family, Learner, MetaParams
 from mtnet.errors import InputError, check_options
@@ -47,6 +48,8 @@ def meta_train(
     resume: MetaTraining | None = None,
 ) -> MetaTraining:
     """Meta-train a learner on a family of tasks (Algorithms 1 and 2).
+
+    If JAX has several devices, those that divide `meta_batch` share its tasks.
 
     Args:
         learner: The learner, e.g. `mt_net(net)`.
@@ -152,15 +155,20 @@ def _run_chunk(
     meta_batch: int,
     tasks_per_vmap: int | None,
 ) -> tuple[TrainState, Float[Array, " longest"]]:
-    """`length` meta-steps. The length is traced: one program serves every chunk."""
+    """`length` meta-steps, on all devices. The length is traced: one program for every chunk."""
     tasks = family if isinstance(family, Family) else family(data)
+    mesh = task_mesh(meta_batch, jax.local_devices())
 
     def one(i: Array, carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
         state, losses = carry
         assert state.key is not None
         state, loss = meta_step(
-            learner, tasks, optimiser, state, state.key, meta_batch, tasks_per_vmap
+            *(learner, tasks, optimiser, state, state.key, meta_batch, tasks_per_vmap),
+            divided=mesh is not None,
         )
         return state, losses.at[i].set(loss.astype(losses.dtype))
 
-    return jax.lax.fori_loop(0, length, one, (state, jnp.zeros(longest)))
+    def run(state: TrainState, length: Array) -> tuple[TrainState, Array]:
+        return jax.lax.fori_loop(0, length, one, (state, jnp.zeros(longest)))
+
+    return (run if mesh is None else over_tasks(run, mesh))(state, length)

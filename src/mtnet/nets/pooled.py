@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
+from mtnet.nets import convolve
 from mtnet.nets.conv import Conv2d
 
 Moments = tuple[Float[Array, " out"], Float[Array, " out"]]
@@ -21,6 +22,8 @@ Moments = tuple[Float[Array, " out"], Float[Array, " out"]]
 
 def can_pool(conv: Conv2d, shape: tuple[int, ...]) -> bool:
     """Whether `conv_pool` computes this layer, and faster, for images (height, width, channels)."""
+    if convolve.on_accelerator():  # which computes all images at once
+        return False
     plain = (conv.kernel_size, conv.stride, conv.dilation) == ((3, 3), (1, 1), (1, 1))
     same = conv.padding == "SAME" and conv.padding_mode == "ZEROS" and conv.groups == 1
     even = shape[0] % 2 == 0 and shape[1] % 2 == 0

@@ -141,7 +141,8 @@ def distinct(key: Key[Array, ""], n: Int[Array, ""], k: int) -> Int[Array, " k"]
         top = n - k + i
         drawn = jax.random.randint(keys[i], (), 0, top + 1)
         taken = jnp.any(jnp.where(jnp.arange(k) < i, chosen == drawn, False))
-        return chosen.at[i].set(jnp.where(taken, top, drawn)), keys
+        new = jnp.where(taken, top, drawn).astype(chosen.dtype)
+        return chosen.at[i].set(new), keys
 
     to_draw, to_order = jax.random.split(key)
     keys = jax.random.split(to_draw, k)

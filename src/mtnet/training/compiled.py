@@ -1,41 +1,42 @@
 """The compiled part of a training: many meta-steps in one program, for all members together."""
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array
 
 from mtnet.build import (
     build_learner,
     build_optimiser,
     build_training_family,
-    load_data,
     member_keys,
     over_members,
 )
 from mtnet.config import Config
-from mtnet.core.outer import (
-    TrainState,
-    apply_meta_gradient,
-    meta_gradient,
-    run_meta_steps,
-    task_keys,
+from mtnet.core.mesh import (
+    on_every_device,
+    on_this_device,
+    over_tasks,
+    shapes_on_every_device,
+    task_mesh,
 )
-from mtnet.core.types import MetaParams
-from mtnet.errors import InputError
-from mtnet.training.processes import workers
+from mtnet.core.outer import TrainState, run_meta_steps
 
 RunChunk = Callable[[TrainState, Any, int], tuple[TrainState, Array]]
 """`(state, data, iterations) -> (state, losses)`, losses of shape (members, iterations)."""
 
 
 def compile_chunk(config: Config) -> RunChunk:
+    """The program on all devices of this process; with one device there is no mesh."""
+    mesh = task_mesh(config.outer.meta_batch, jax.local_devices())
+    if mesh is None:
+        return jax.jit(chunk_program(config), static_argnums=2)
+    return DividedChunk(config, mesh)
+
+
+def chunk_program(config: Config, *, divided: bool = False) -> RunChunk:
     """One program for all members: seeds, and step sizes of a sweep, are one more axis."""
     optimiser = build_optimiser(config)
     keys, step_sizes = member_keys(config)
@@ -51,67 +52,61 @@ def compile_chunk(config: Config) -> RunChunk:
                 iterations=iterations,
                 meta_batch=config.outer.meta_batch,
                 tasks_per_vmap=config.outer.tasks_per_vmap,
+                divided=divided,
             )
 
         return over_members(one)(state, keys[:, 1], step_sizes)
 
-    return jax.jit(run_chunk, static_argnums=2)
+    return run_chunk
 
 
-@contextmanager
-def data_parallel(config: Config, cores: int) -> Iterator[RunChunk]:
-    """`compile_chunk`, with each meta-batch divided among processes if there are several cores."""
-    if cores == 1:
-        yield compile_chunk(config)
-        return
-    if len(config.members) > 1:
-        raise InputError("--cores works with one seed only: remove --cores or the other seeds")
-    if config.outer.meta_batch % cores:
-        raise InputError(f"--cores ({cores}) must divide meta_batch ({config.outer.meta_batch})")
-    apply = jax.jit(over_members(lambda s, g: apply_meta_gradient(build_optimiser(config), s, g)))
+class DividedChunk:
+    """A `RunChunk` over a mesh; states that it takes and returns are on the first device.
 
-    with workers(cores) as pool:
+    The data are copied to the devices once, and a state that comes back is not copied again.
+    Processes that share the mesh meet between compiling, which takes them different times, and
+    the first exchange, for which they wait 30 seconds only.
 
-        def run_chunk(state: TrainState, _: Any, iterations: int) -> tuple[TrainState, Array]:
-            losses = []
-            for _ in range(iterations):
-                theta, iteration = jax.tree.map(np.asarray, (state.theta, state.iteration))
-                futures = [
-                    pool.submit(_share, config, theta, iteration, i, cores) for i in range(cores)
-                ]
-                shares = [future.result() for future in futures]
-                loss, gradient = jax.tree.map(lambda *a: sum(a) / cores, *shares)
-                state = apply(state, gradient)
-                losses.append(loss)
-            return state, jnp.stack(losses, axis=1)
+    Args:
+        config: The training.
+        mesh: The devices.
+        meet: Called after compiling.
+        share: Called with a state that other processes do not have yet; returns theirs.
+    """
 
-        yield run_chunk
+    def __init__(
+        self,
+        config: Config,
+        mesh: Mesh,
+        meet: Callable[[], None] = lambda: None,
+        share: Callable[[TrainState], TrainState] = lambda state: state,
+    ) -> None:
+        self.mesh, self.meet, self.share = mesh, meet, share
+        self.program = chunk_program(config, divided=True)
+        self.compiled: dict[int, Callable[..., Any]] = {}
+        self.data: tuple[Any, Any] = (None, None)
+        self.state: tuple[Any, Any] = (None, None)
 
+    def __call__(self, state: TrainState, data: Any, iterations: int) -> tuple[TrainState, Array]:
+        run = self.compile(state, data, iterations)
+        if self.data[0] is not data:
+            self.data = data, on_every_device(self.mesh, data)
+        if self.is_new(state):
+            self.state = state, on_every_device(self.mesh, self.share(state))
+        new, losses = jax.block_until_ready(run(self.state[1], self.data[1]))
+        self.state = on_this_device(new), new
+        return self.state[0], on_this_device(losses)
 
-def _share(config: Config, theta: MetaParams, iteration: np.ndarray, i: int, shares: int) -> Any:
-    """In a worker: loss and gradient on the i-th part of the meta-batch."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides when to stop
-    gradient, data = _gradient(config, shares)
-    return jax.tree.map(np.asarray, gradient(theta, iteration, data, i))
+    def is_new(self, state: TrainState) -> bool:
+        """Whether the state is another than the last call returned."""
+        return self.state[0] is not state
 
-
-@cache
-def _gradient(config: Config, shares: int) -> tuple[Callable[..., Any], Any]:
-    keys, step_sizes = member_keys(config)
-    outer, size = config.outer, config.outer.meta_batch // shares
-
-    def one(
-        theta: MetaParams, iteration: Array, key: Array, alpha: Array, data: Any, i: Array
-    ) -> Any:
-        mine = jax.lax.dynamic_slice_in_dim(
-            task_keys(key, iteration, outer.meta_batch), i * size, size
-        )
-        learner = build_learner(config, alpha, config.tasks.train_ways)
-        family = build_training_family(config, data)
-        return meta_gradient(learner, family, theta, mine, min(size, outer.tasks_per_vmap or size))
-
-    def gradient(theta: MetaParams, iteration: Array, data: Any, i: Array) -> Any:
-        each = over_members(lambda t, n, key, alpha: one(t, n, key, alpha, data, i))
-        return each(theta, iteration, keys[:, 1], step_sizes)
-
-    return jax.jit(gradient), load_data(config)
+    def compile(self, state: TrainState, data: Any, iterations: int) -> Callable[..., Any]:
+        """The program for so many iterations, compiled before its first use."""
+        if iterations not in self.compiled:
+            program = lambda state, data: self.program(state, data, iterations)  # noqa: E731
+            function = over_tasks(program, self.mesh)
+            shapes = shapes_on_every_device(self.mesh, (state, data))
+            self.compiled[iterations] = jax.jit(function).lower(*shapes).compile()
+            self.meet()
+        return self.compiled[iterations]

@@ -21,7 +21,7 @@ from mtnet.storage.checkpoints import best_score, load_state, save_state
 from mtnet.storage.lock import locked
 from mtnet.storage.networks import load_body
 from mtnet.storage.run_folder import Run, rewind_metrics
-from mtnet.training.compiled import RunChunk, data_parallel
+from mtnet.training.compiled import RunChunk, compile_chunk
 from mtnet.training.validation import compile_validation
 
 CHECKPOINT_EVERY = 5_000
@@ -64,7 +64,7 @@ def train(
     budget: float | None = None,
     deadline: float | None = None,
     tolerant: bool = False,
-    cores: int = 1,
+    compile_training: Callable[[Config], RunChunk] = compile_chunk,
 ) -> TrainState:
     """Train to the last iteration, from the newest undamaged checkpoint or from the start.
 
@@ -80,7 +80,8 @@ def train(
         deadline: Stop at this time (`time.monotonic()`), but not before one chunk is done.
         tolerant: Keep the last finite state of a member that diverges and train the others on;
             by default a diverging member raises `Diverged`.
-        cores: Processes that share each meta-batch.
+        compile_training: Makes the program; `mtnet.training.together.lead` divides it among
+            processes. Default: on all devices of this process.
 
     Returns:
         The last state.
@@ -88,11 +89,8 @@ def train(
     config, outer = run.config, run.config.outer
     data, validate = load_data(config), compile_validation(config)
     try:
-        with (
-            _resumed(run, warn) as (at, log),
-            _stop_signals() as signals,
-            data_parallel(config, cores) as run_chunk,
-        ):
+        with _resumed(run, warn) as (at, log), stop_signals() as signals:
+            run_chunk = compile_training(config)
             while at.done < outer.iterations and not _is_over(at, budget, deadline):
                 size = min(outer.log_every - at.done % outer.log_every, outer.iterations - at.done)
                 at, loss = _train_chunk(run_chunk, config, data, at, size, tolerant)
@@ -218,7 +216,7 @@ def _keep_finite(
 
 
 @contextmanager
-def _stop_signals() -> Iterator[list[int]]:
+def stop_signals() -> Iterator[list[int]]:
     """Record SIGINT and SIGTERM, so that training stops between two chunks; a second SIGINT
     interrupts at once."""
     received: list[int] = []

@@ -34,7 +34,7 @@ def workers(jobs: int) -> Iterator[Executor]:
     """Processes that keep to one core each; an error or Ctrl-C ends them."""
     context = get_context("spawn")
     cores = context.SimpleQueue()
-    for core in itertools.islice(itertools.cycle(_cores()), jobs):
+    for core in itertools.islice(itertools.cycle(usable_cores()), jobs):
         cores.put(core)
     with ProcessPoolExecutor(jobs, context, _prepare, (cores, os.getpid())) as pool:
         try:
@@ -83,22 +83,31 @@ def train_all(
     return runs
 
 
-def _cores() -> list[int]:
+def usable_cores() -> list[int]:
+    """The cores that this process may use."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 
 def _prepare(cores: Any, parent: int) -> None:
-    """Keep this worker, and every thread that JAX will start in it, on one core."""
-    core = cores.get()
+    keep_to(cores.get())
+    exit_with(parent)
+
+
+def keep_to(core: int) -> None:
+    """Keep this process, and every thread that JAX will start in it, on one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
-    Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(POLL_SECONDS)
-    os._exit(1)  # the parent was killed: exit instead of training as an orphan
+def exit_with(parent: int) -> None:
+    """Exit when the parent is killed, instead of training as an orphan."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_SECONDS)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _train_folder(folder: Path, budget: float | None) -> None:
