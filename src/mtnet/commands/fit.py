@@ -24,7 +24,7 @@ from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
 from mtnet.storage.run_folder import check_free, create_run
-from mtnet.training.launch import choose_launch
+from mtnet.training.cluster import choose_launch
 from mtnet.userdata.dataset import DATASET_FILE, write_dataset
 from mtnet.userdata.schema import Missing
 
