@@ -24,8 +24,7 @@ from mtnet.config import configure
 from mtnet.errors import InputError
 from mtnet.storage.checkpoints import list_checkpoints
 from mtnet.storage.run_folder import load_latest, open_run, read_metrics
-from mtnet.training.cluster import detect_cluster
-from mtnet.training.launch import Launch, choose_launch
+from mtnet.training.cluster import Launch, choose_launch, detect_cluster
 from mtnet.training.loop import train
 
 KILLS = int(os.environ.get("MTNET_KILLS", "0"))

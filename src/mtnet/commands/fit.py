@@ -28,7 +28,8 @@ from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
 from mtnet.storage.run_folder import check_free, create_run
-from mtnet.training.launch import Launch, choose_launch
+from mtnet.training.cluster import choose_launch
+from mtnet.training.launch import Launch
 from mtnet.userdata.base import Base
 from mtnet.userdata.dataset import DATASET_FILE, write_dataset
 from mtnet.userdata.schema import Missing

@@ -26,7 +26,8 @@ from mtnet.storage.config_file import read_config
 from mtnet.storage.run_folder import Run, create_run, is_free, iterations_done, open_run
 from mtnet.tasks import FAMILIES
 from mtnet.training.budget import within_budget
-from mtnet.training.launch import Launch, choose_launch, launch
+from mtnet.training.cluster import Launch, choose_launch
+from mtnet.training.launch import launch
 from mtnet.training.loop import CHECKPOINT_EVERY, Stopped, train as run_training
 from mtnet.training.processes import workers
 

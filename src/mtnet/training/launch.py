@@ -7,20 +7,16 @@ says what happened, no process is left behind, and the training can be started a
 import itertools
 import json
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import jax
+from typing import Any
 
 from mtnet.errors import InputError
 from mtnet.training.channel import HEARTBEAT_SECONDS, Lost, Place, why_alone
-from mtnet.training.cluster import detect_cluster
+from mtnet.training.cluster import Launch
 from mtnet.training.loop import Diverged, Stopped, stop_signals
 from mtnet.training.processes import usable_cores
 from mtnet.training.together import ERRORS
@@ -32,91 +28,6 @@ EXPLAIN_SECONDS = 3.0
 
 JOINED = "joined"
 """What a process writes for its parent when it has found the others."""
-
-
-class Launch(NamedTuple):
-    """Which processes of a training start here."""
-
-    processes: int
-    """Of the training, on all hosts."""
-    id: int | None
-    """The one that starts here; None: all, one core each."""
-    coordinator: str | None
-    """HOST:PORT of process 0. None: a free port of this machine, or as JAX finds it."""
-    restart: int
-    """How often they are started again if one is lost."""
-
-    @property
-    def leads(self) -> bool:
-        """Whether process 0, which has the run folder, starts here."""
-        return not self.id
-
-    @property
-    def flags(self) -> str:
-        """The flags of `mtnet train` that start the same processes."""
-        if self.id is None:
-            return f" --processes {self.processes}"
-        if self.coordinator is None:
-            return " (by srun or mpirun, as before)"
-        at = f" --coordinator {self.coordinator}"
-        return f"{at} --process-count {self.processes} --process-id {self.id}"
-
-    @property
-    def places(self) -> list[Place]:
-        if self.id is not None:
-            return [Place(self.id, self.processes, self.coordinator)]
-        address = f"127.0.0.1:{_free_port()}"
-        return [Place(i, self.processes, address) for i in range(self.processes)]
-
-
-def choose_launch(
-    processes: int | None,
-    coordinator: str | None = None,
-    count: int | None = None,
-    number: int | None = None,
-    restart: int = 0,
-) -> Launch | None:
-    """What the flags or the environment of srun and mpirun ask for; None: train in this process."""
-    if restart < 0:
-        raise InputError(f"restart must be 0 or more; it is {restart}")
-    if processes is not None:
-        if processes < 1:
-            raise InputError(f"processes must be at least 1; it is {processes}")
-        if (coordinator, count, number) != (None, None, None):
-            raise InputError("--processes is for one machine: remove it, or --coordinator")
-        chosen = Launch(processes, None, None, restart) if processes > 1 else None
-    else:
-        chosen = _between_hosts(coordinator, count, number, restart)
-    if chosen is not None:
-        jax.config.update("jax_platforms", "cpu")  # an accelerator is for the processes
-    elif restart:
-        raise InputError("--restart needs several processes: add --processes, or remove it")
-    return chosen
-
-
-def _between_hosts(
-    coordinator: str | None, count: int | None, number: int | None, restart: int
-) -> Launch | None:
-    found = detect_cluster()
-    if coordinator is None:
-        if (count, number) != (None, None):
-            raise InputError("--process-count and --process-id need --coordinator HOST:PORT")
-        return found and Launch(found.processes, found.id, found.coordinator, restart)
-    if not re.fullmatch(r"[^:\s]+:[0-9]+|\[[^\s]+\]:[0-9]+", coordinator):
-        raise InputError(f"--coordinator must be HOST:PORT; it is {coordinator!r}")
-    count = found.processes if count is None and found else count
-    number = found.id if number is None and found else number
-    if count is None or number is None:
-        raise InputError("--coordinator needs --process-count N and --process-id I")
-    if not 0 <= number < count:
-        raise InputError(f"--process-id must be from 0 to {count - 1}; it is {number}")
-    return Launch(count, number, coordinator, restart) if count > 1 else None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Killed(Lost):
