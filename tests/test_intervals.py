@@ -176,6 +176,7 @@ def test_the_temperature_of_scaled_logits_is_the_scale():
 # Estimators
 
 SMALL = {"width": 4, "depth": 1, "iterations": 3, "meta_batch": 2, "queries": 4, "shots": 4}
+HELD_OUT = 1 / 6
 
 
 def lines(groups=24, rows=10, seed=0):
@@ -187,7 +188,7 @@ def lines(groups=24, rows=10, seed=0):
 @pytest.fixture(scope="module")
 def regressor():
     with jax.enable_x64(False):
-        return MTNetRegressor(**SMALL).meta_fit(*lines())
+        return MTNetRegressor(**SMALL, held_out=HELD_OUT).meta_fit(*lines())
 
 
 def test_an_estimator_has_intervals_around_its_predictions(regressor, tmp_path):
@@ -228,7 +229,7 @@ def test_an_estimator_says_why_it_has_no_intervals(regressor):
 def test_whole_clusters_are_held_out_and_outputs_have_their_own_units():
     X, y, group = lines()
     both = np.column_stack([y, 10 * y])
-    model = MTNetRegressor(**SMALL).meta_fit(X, both, group, clusters=group // 2)
+    model = MTNetRegressor(**SMALL, held_out=HELD_OUT).meta_fit(X, both, group, clusters=group // 2)
     assert {c.tasks for c in model.learned.calibration.values()} == {2}  # of 12 clusters
     predicted, std = model.fit(X[:4], both[:4]).predict(X, return_std=True)
     assert predicted.shape == std.shape == (len(X), 2)

@@ -72,7 +72,7 @@ class FewShot(BaseEstimator):
         missing: Missing = "refuse",
         verbose: int = 0,
         random_state: int = 0,
-        held_out: float = 0.1,
+        held_out: float | None = None,
         learned: Learned | None = None,
     ):
         """Set the parameters.
@@ -99,8 +99,8 @@ class FewShot(BaseEstimator):
             verbose: 1: print how columns are read, and the progress of meta-training.
             random_state: Random seed.
             held_out: Fraction of the groups that `meta_fit` does not train on, for the intervals
-                of a regression; at least 9, or a sixth of them if that is less. None are held out
-                of fewer than 12 groups, with 0, or for classes.
+                of a regression. Default: a tenth, but at least 9, of 54 groups or more; otherwise
+                none.
             learned: What an earlier `meta_fit` has learned.
         """
         self.method = method

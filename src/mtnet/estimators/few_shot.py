@@ -102,8 +102,8 @@ class MTNetRegressor(RegressorMixin, FewShot):
         learned = self.learned_
         if not learned.calibration:
             raise InputError(
-                "meta_fit held out no groups, which intervals need: give it 12 groups or more, "
-                "and held_out above 0"
+                "meta_fit held out no groups, which intervals need: give it 54 groups or more, or "
+                "set held_out, such as 0.2"
             )
         if learned.at_test != self.at_test:
             raise InputError(

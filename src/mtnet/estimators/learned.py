@@ -21,7 +21,13 @@ from mtnet.estimators.columns import width_of
 from mtnet.methods import METHODS, known, make
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.tasks.groups import Groups, group_tasks, select_groups
-from mtnet.tasks.held_out import calibrate_by_size, fewest_held_out, residuals_by_size
+from mtnet.tasks.held_out import (
+    ENOUGH,
+    calibrate_by_size,
+    fewest_held_out,
+    residuals_by_size,
+)
+from mtnet.userdata.dataset import HELD_OUT
 from mtnet.userdata.schema import FARTHEST, Column, check_size
 
 Numbers = np.ndarray
@@ -70,7 +76,7 @@ class Settings(NamedTuple):
     meta_batch: int
     beta: float
     random_state: int
-    held_out: float
+    held_out: float | None
 
 
 class Known(NamedTuple):
@@ -170,13 +176,16 @@ def learn(bare: Learned, verbose: bool) -> Learned:
 
 
 def held_out_clusters(clusters: Numbers, settings: Settings) -> Numbers:
-    """The clusters to calibrate on: none of fewer than 12."""
-    names = np.unique(clusters)
-    if not settings.held_out:
-        return names[:0]
-    count = max(round(settings.held_out * len(names)), fewest_held_out(len(names)))
-    order = np.random.default_rng(settings.random_state).permutation(names)
-    return order[: count if 2 <= count < len(names) else 0]
+    """The clusters to calibrate on."""
+    names, fraction = np.unique(clusters), settings.held_out
+    if fraction is None:
+        enough = fewest_held_out(len(names)) == ENOUGH
+        count = max(round(HELD_OUT * len(names)), ENOUGH) if enough else 0
+    else:
+        count = round(fraction * len(names))
+    if not 0 <= count < len(names):
+        raise InputError(f"held_out={fraction} leaves no group to train on: set a smaller one")
+    return np.random.default_rng(settings.random_state).permutation(names)[:count]
 
 
 def check_finite(tree: Any, message: str) -> None:
