@@ -13,6 +13,7 @@ from mtnet.core.types import Batch, MetaParams
 from mtnet.errors import InputError
 from mtnet.evaluation.calibration import Adapted, run_calibration, with_calibration
 from mtnet.files import Arrays, arrays_of
+from mtnet.methods import METHODS
 from mtnet.storage import models
 from mtnet.storage.run_folder import Run
 from mtnet.storage.supports import support_arrays, support_header
@@ -72,10 +73,13 @@ def adapt_one_task(path: Path, start: Start, support: Support, arrays: Arrays) -
     about = start.about | {"labels": list(support.labels), "task": support.task}
     model = adapt_model(config, theta, as_batch(support), ways, **about)
     check_finite(arrays_of(model.net), "the examples")
-    if start.compact:  # its masks are sampled, those of the calibration are not
+    sampled = start.compact and not METHODS[config.method].embeds
+    if not sampled:  # sampled masks are not those of the calibration
+        model = calibrated(start, model, [support])
+    if start.compact:
         models.save_compact_model(path, model, config, theta, arrays)
     else:
-        models.save_model(path, calibrated(start, model, [support]), arrays)
+        models.save_model(path, model, arrays)
 
 
 def adapt_many_tasks(start: Start, supports: list[Support]) -> TaskModels:

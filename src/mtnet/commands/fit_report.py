@@ -68,7 +68,9 @@ def report(run: Run, baselines: bool, deadline: float | None = None) -> str | No
     return summary
 
 
-def report_baselines(run: Run, scores: np.ndarray, iteration: int, deadline: float | None) -> None:
+def report_baselines(
+    run: Run, scores: np.ndarray, iteration: int, deadline: float | None = None
+) -> None:
     """Print baselines on the tasks of `scores`, and write them to the run folder."""
     try:
         import sklearn  # noqa: F401

@@ -80,6 +80,10 @@ class Part:
         half = self.quick_iterations // 2
         return {"iterations": self.quick_iterations, "validate_every": half}
 
+    @property
+    def ways(self) -> int:
+        return configure(family=self.family, **self.paper).tasks.ways
+
     def published(self, training: str, method: str) -> str | None:
         if training in self.variants:
             return self.variants[training][2]
@@ -139,7 +143,7 @@ class Part:
         )
         paper = ours._replace(
             name=f"{ours.name}-paper",
-            about="the same with the published settings",
+            about=f"{self.family}, {self.ways} classes, with the published settings",
             trainings=self.paper_trainings,
         )
         return [ours, paper]
