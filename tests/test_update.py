@@ -154,13 +154,15 @@ def test_what_cannot_be_updated_is_one_line(runs, capfd):
     refused(capfd, ["--update", "two", "plain.csv"], "has no column 'g'")
     refused(capfd, ["--update", "run", "old.csv"], "is a folder, not a model")
     refused(capfd, ["--update", "missing", "old.csv"], "missing")
-    refused(capfd, ["--update", "model", "old.csv", "--run", runs / "labels"], "is another run")
+    refused(
+        capfd, ["--update", "model", "old.csv", "--run", runs / "labels"], "is not the run that"
+    )
     adapt("--update", "model", "plain.csv", "--out", "more")  # one task: the rows are its own
     config = json.loads(Path("run/config.json").read_text())
     Path("run/config.json").write_text(json.dumps(config | {"steps": 4}))
     refused(capfd, ["--update", "model", "old.csv"], "has steps 4, model was adapted with 5")
     shutil.rmtree("run")
-    refused(capfd, ["--update", "model", "old.csv"], "is gone: say where it is with --run")
+    refused(capfd, ["--update", "model", "old.csv"], "is gone: say where, with --run")
     adapt("--update", "model", "plain.csv", "--run", runs / "numbers", "--out", "again")
     assert Path("model.safetensors").read_bytes() == before
     mtnet.save(mtnet.load("model"), "saved")

@@ -1,6 +1,5 @@
 """`mtnet fit`: learn from many small tasks of your own, groups of rows or folders of images."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +7,11 @@ from typing import Annotated, Any
 
 import tyro
 
-from mtnet.commands.common import check_positive, console, duration
+from mtnet.commands.common import check_positive, duration
 from mtnet.commands.fit_data import Prepared, prepare_rows, read_image_folder, read_rows
-from mtnet.commands.fit_page import write_page
-from mtnet.commands.fit_report import report
+from mtnet.commands.fit_run import prepare_and_train
 from mtnet.commands.fit_start import Start, choose_start, pretrained_start
-from mtnet.commands.fit_tune import tune_rows, write_trials
+from mtnet.commands.fit_tune import tune_rows
 from mtnet.commands.flags import flags_for, flat_values, used_settings, why_unused
 from mtnet.commands.parse import (
     Flag,
@@ -23,15 +21,11 @@ from mtnet.commands.parse import (
     parse,
     run as run_command,
 )
-from mtnet.commands.train import free_folder, plan_iterations, train_with_bars
 from mtnet.config import Config, configure
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
-from mtnet.storage.run_folder import check_free, create_run
 from mtnet.training.cluster import choose_launch
-from mtnet.training.launch import Launch
 from mtnet.userdata.base import Base
-from mtnet.userdata.dataset import DATASET_FILE, write_dataset
 from mtnet.userdata.schema import Missing
 
 RESEARCH = (
@@ -40,8 +34,6 @@ RESEARCH = (
 )
 """Settings that `mtnet train` has and `mtnet fit` leaves at their defaults."""
 
-TRAINING = 0.85
-"""Part of --budget after which training ends."""
 DEFAULT_METHOD = {"table": "mt-net", "images": "prototypical"}
 TABLE_FLAGS = (
     *("task", "inputs", "target", "categories", "classes", "missing", "na"),
@@ -208,50 +200,3 @@ def fit_images(default: Config, flags: Any, start: Start) -> Callable[..., None]
         prepare_and_train(prepare, config, out, baselines, duration(budget), together)
 
     return fit
-
-
-def prepare_and_train(
-    prepare: Callable[[], Prepared],
-    config: Config,
-    out: Path | None,
-    baselines: bool,
-    budget: float | None,
-    together: Launch | None = None,
-) -> None:
-    """Read the data, write them to the run folder, train there, and report."""
-    began = time.monotonic()
-    folder = out or free_folder(Path("runs"), config)
-    check_free(folder, config)
-    data = prepare()
-    config = config.replace(**data.tuned.settings) if data.tuned else config
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror}") from None
-    path = folder / DATASET_FILE
-    write_dataset(path, data.rows, data.names, data.splits, **data.about)
-    planned = with_data(config, path, data.splits)
-    deadline = None if budget is None else began + TRAINING * budget
-    if deadline is not None:
-        seconds = deadline - time.monotonic()
-        planned = plan_iterations(planned, seconds, together, whole=True)
-        planned = with_data(config.replace(iterations=planned.outer.iterations), path, data.splits)
-    run = create_run(folder, planned)
-    if data.tuned:
-        write_trials(folder, data.tuned)
-    train_with_bars(run, together, deadline=deadline)
-    summary = report(run, baselines, None if budget is None else began + budget)
-    page = write_page(run, summary)
-    examples = "FILE" if config.family == "table" else "FOLDER"
-    console.print(f"Page: {page}", highlight=False, soft_wrap=True)
-    console.print(f"Next: mtnet adapt {run.folder} {examples} --out MODEL", highlight=False)
-
-
-def with_data(config: Config, path: Path, splits: dict[str, list[int]]) -> Config:
-    """Short trainings validate more often; without held-out groups there is no validation."""
-    iterations, outer = config.outer.iterations, config.outer
-    log = min(outer.log_every, max(1, iterations // 10))
-    validate = None
-    if splits["validation"]:
-        validate = min(outer.validate_every or log, max(log, iterations // 10))
-    return config.replace(data=str(path), validate_every=validate, log_every=log)

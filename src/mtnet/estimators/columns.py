@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from mtnet.errors import InputError
+from mtnet.userdata.column_checks import MAX_LEVELS, MOSTLY
 from mtnet.userdata.schema import (
-    MAX_LEVELS,
-    MOSTLY,
     Column,
     Missing,
     as_numbers,

@@ -26,7 +26,7 @@ from mtnet.methods.metric_based import MetricPredictor
 from mtnet.nets.spec import NetSpec
 from mtnet.storage.calibration import INTERVALS
 from mtnet.storage.names import with_suffix
-from mtnet.storage.run_folder import load_best_member, open_run
+from mtnet.storage.run_folder import Run, load_best_member, open_run
 from mtnet.storage.task_models import task_models
 from mtnet.userdata.dataset import INPUTS
 
@@ -158,6 +158,26 @@ def load_model(path: Path, run: Path | None = None) -> Model | TaskModels:
         raise InputError(f"{path} does not hold the network of its header: {error}") from None
 
 
+def origin_run(about: dict[str, Any], moved: Path | None) -> tuple[Run, MetaParams]:
+    """The run that a model was adapted from, and its weights; an InputError if it is another one.
+
+    Args:
+        about: The header of the model.
+        moved: The run folder, if it is not where it was.
+    """
+    folder = moved or Path(about["base"]["run"])
+    if not folder.is_dir():
+        raise InputError(f"the run folder {folder} of this model is gone: say where, with --run")
+    run = open_run(folder)
+    _, theta = load_best_member(run)
+    if fingerprint(theta) != about["base"]["sha256"]:
+        raise InputError(
+            f"{folder} is not the run that this model was adapted from, or was trained further: "
+            "give its run with --run, or adapt again with mtnet adapt RUN"
+        )
+    return run, theta
+
+
 def check_spec(spec: NetSpec, source: str) -> None:
     """Raise an InputError if no network can be built from this."""
     numbers = (*spec.inputs, 1 if spec.outputs is None else spec.outputs, spec.width, spec.depth)
@@ -181,14 +201,7 @@ def check_memory(about: dict[str, Any], source: str) -> None:
 
 def _expand(arrays: Arrays, about: dict[str, Any], spec: NetSpec, folder: Path | None) -> Arrays:
     """The arrays of the complete network, from a compact file and its run."""
-    origin = about["base"]
-    place = folder or Path(origin["run"])
-    if not place.is_dir():
-        raise InputError(f"the run folder {place} of this compact model is gone: say where, --run")
-    run = open_run(place)
-    _, theta = load_best_member(run)
-    if fingerprint(theta) != origin["sha256"]:
-        raise InputError(f"{run.folder} is not the run that this compact model was made from")
+    run, theta = origin_run(about, folder)
     if "memory" in about:
         return _network_arrays(theta) | arrays
     start = adaptation_start(run.config, theta, spec.outputs)

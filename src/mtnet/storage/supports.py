@@ -9,8 +9,8 @@ from mtnet.config import NAMES, Config, to_dict
 from mtnet.core.types import MetaParams
 from mtnet.errors import InputError
 from mtnet.files import Arrays
-from mtnet.storage.models import SUPPORT, fingerprint, read_model
-from mtnet.storage.run_folder import Run, load_best_member, open_run
+from mtnet.storage.models import SUPPORT, fingerprint, origin_run, read_model
+from mtnet.storage.run_folder import Run
 from mtnet.userdata.new_tasks import Support
 
 AGAIN = "adapt again from all examples with mtnet adapt RUN"
@@ -65,21 +65,12 @@ def open_origin(path: Path, about: dict[str, Any], moved: Path | None) -> tuple[
         about: Its header.
         moved: The run folder, if it is not where it was.
     """
-    origin = about["base"]
-    folder = moved or Path(origin["run"])
-    if not folder.is_dir():
-        raise InputError(f"the run folder {folder} of {path} is gone: say where it is with --run")
-    run = open_run(folder)
-    _, theta = load_best_member(run)
-    if fingerprint(theta) != origin["sha256"]:
-        raise InputError(
-            f"{folder} is another run than {path} was adapted from, or was trained further: "
-            f"give its run with --run, or {AGAIN}"
-        )
+    run, theta = origin_run(about, moved)
     settings = adaptation_settings(run.config)
-    for name, value in origin.get("settings", {}).items():
+    for name, value in about["base"].get("settings", {}).items():
         if settings.get(name, value) != value:
             raise InputError(
-                f"{folder} has {name} {settings[name]}, {path} was adapted with {value}: {AGAIN}"
+                f"{run.folder} has {name} {settings[name]}, {path} was adapted with {value}: "
+                f"{AGAIN}"
             )
     return run, theta

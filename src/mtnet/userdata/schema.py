@@ -3,7 +3,6 @@
 Computed on the training groups, stored with the model, and used for every later file.
 """
 
-import shlex
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -13,13 +12,7 @@ from mtnet.errors import InputError
 from mtnet.userdata.trees import Trees, predict_trees, trees_from_plain
 
 Missing = Literal["refuse", "mean"]
-MOSTLY = 0.5
-"""A text column with at least this fraction of numbers must have numbers only."""
-MAX_LEVELS = 100
-"""Levels that a category may have if `--categories` does not name it."""
 MAX_WAVES = 100
-LONGEST = 500
-"""Characters of a group's or level's name."""
 FARTHEST = 1e6
 """Standard deviations from the training mean; networks overflow at larger inputs."""
 LARGEST = 1e100
@@ -71,37 +64,6 @@ def fit_column(name: str, values: np.ndarray, category: bool = False) -> Column:
     return Column(name, float(known.mean()), spread if spread > 0 else 1.0)
 
 
-def check_levels(column: Column, rows: int, source: str, category: bool) -> None:
-    """Raise an InputError if a category has too many levels to learn from.
-
-    Args:
-        column: The column.
-        rows: Rows that its levels were taken from.
-        source: The file.
-        category: Whether the user has said that it is a category.
-    """
-    count = len(column.levels or ())
-    start = f"{source}, column {column.name!r} has {count} different texts"
-    if count > rows / 2:
-        raise InputError(f"{start} in {rows} rows: too many for a category; remove the column")
-    if count > MAX_LEVELS and not category:
-        raise InputError(
-            f"{start}: for a category of more than {MAX_LEVELS} levels add --categories "
-            f"{shlex.quote(column.name)}, otherwise remove the column"
-        )
-
-
-def check_length(name: str, values: np.ndarray, source: str) -> None:
-    """Raise an InputError for a text that is too long to be a name."""
-    for row, value in enumerate(values.tolist() if values.dtype == object else ()):
-        if isinstance(value, str | bytes) and len(value) > LONGEST:
-            raise InputError(
-                f"{source}, row {row + 1}, column {name!r}: a text of {len(value)} characters, "
-                f"{value[:20]!r}..., is too long for a name (at most {LONGEST}): check the quotes, "
-                "or remove the row"
-            )
-
-
 def new_levels(column: Column, values: np.ndarray) -> list[str]:
     """Levels of a category that were in no training group."""
     if column.levels is None:
@@ -122,23 +84,6 @@ def is_present(values: np.ndarray) -> np.ndarray:
 def level_name(value: Any) -> str:
     """The name of a level: 3, not 3.0."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def check_marks(name: str, values: np.ndarray, source: str) -> None:
-    """Raise an InputError if a text column has mostly numbers: its other texts may be marks."""
-    known = [v for v in values.tolist() if present(v)]
-    others = [v for v in known if not is_number(v)]
-    if not others or len(others) > (1 - MOSTLY) * len(known):
-        return
-    row = values.tolist().index(others[0]) + 1
-    marks = list(dict.fromkeys(map(str, others)))
-    flags = " ".join(f"--na {shlex.quote(mark)}" for mark in marks[:3])
-    more = f" (and {len(marks) - 3} more)" if len(marks) > 3 else ""
-    raise InputError(
-        f"{source}, row {row}, column {name!r}: {others[0]!r} is not a number, as {len(others)} of "
-        f"{len(known)} values; if they are missing values add {flags}{more}, if the column is a "
-        f"category add --categories {shlex.quote(name)}"
-    )
 
 
 def is_number(value: Any) -> bool:

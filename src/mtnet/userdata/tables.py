@@ -9,15 +9,13 @@ import pyarrow as pa
 
 from mtnet.errors import InputError
 from mtnet.tasks.groups import Groups, select_groups, sort_by_group
+from mtnet.userdata.column_checks import check_length, check_levels, check_marks
 from mtnet.userdata.dataset import split_groups
 from mtnet.userdata.new_tasks import warn_new_levels
 from mtnet.userdata.schema import (
     Column,
     Missing,
     Schema,
-    check_length,
-    check_levels,
-    check_marks,
     encode,
     encode_all,
     fit_column,
