@@ -18,6 +18,7 @@ from mtnet.core.evaluate import summarise
 from mtnet.core.types import SPLITS, Batch, Episode
 from mtnet.datasets import IMAGE_SETS, open_images
 from mtnet.datasets.archives import open_members, sources
+from mtnet.datasets.cache import write_images
 from mtnet.datasets.image_set import check_names, fingerprint
 from mtnet.datasets.mini_imagenet import MINI_IMAGENET
 from mtnet.datasets.nearest_pixels import accuracies, nearest_neighbour_accuracy
@@ -46,6 +47,26 @@ def omniglot(tmp_path_factory):
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
     yield source
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def mini_imagenet(tmp_path_factory):
+    """The real test classes of mini-ImageNet, 60 images each; the other splits are one of them."""
+    patch, per_class = pytest.MonkeyPatch(), 60
+    with open_members(sources(real("mini_imagenet"), list(MINI_IMAGENET.parts))) as members:
+        classes = listing(MINI_IMAGENET, members)["test"]
+        pixels = np.stack(
+            [
+                [MINI_IMAGENET.decode(members[path]()) for path in paths[:per_class]]
+                for paths in classes.values()
+            ]
+        )
+    patch.setenv("MTNET_CACHE", str(tmp_path_factory.mktemp("cache")))
+    splits = {"train": ["a"], "validation": ["b"], "test": list(classes)}
+    blocks = np.concatenate([pixels[:1], pixels[:1], pixels])
+    write_images("mini-imagenet", blocks, blocks.shape, splits, "test classes")
+    yield
     patch.undo()
 
 
