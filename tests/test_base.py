@@ -232,3 +232,21 @@ def test_tuning_is_deterministic_and_stored(monkeypatch, capsys):
 
 
 WANTED = ("as given", "base boosting")
+
+
+def test_tuning_stops_when_its_time_is_over():
+    """A rung that is not complete does not count; the first candidate is always tried."""
+    scores = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 0.0}
+    for most in range(9):
+        asked: list[str] = []
+
+        def score(name, iterations, asked=asked):
+            asked.append(name)
+            return scores[name]
+
+        over = lambda most=most, asked=asked: len(asked) >= most  # noqa: E731
+        trials = tune.successive_halving(list(scores), score, [1, 4], over)
+        assert asked[0] == "a"
+        assert len(asked) == min(max(most, 1), 7)  # 4 candidates, then b, c and a
+        assert {t.iterations for t in trials} == ({1, 4} if most >= 7 else {1})
+        assert tune.best(trials).name == ("a" if most < 2 else "b")

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def tune_rows(
         table: The rows, without added inputs.
         config: The user's settings: the first candidate.
         added: The user's base and waves.
-        seconds: Time for tuning, about; default: by the number of iterations.
+        seconds: Time for tuning; what is running then is completed. Default: no limit.
     """
     if not table.splits["validation"]:
         raise InputError("--tune needs validation groups: give 4 groups or more, or remove --tune")
@@ -72,7 +73,7 @@ def _settings(change: dict[str, Any]) -> dict[str, Any]:
 
 def _try(configs: dict[str, Config], seconds: float | None) -> list[tune.Trial]:
     """Train the candidates, with a bar."""
-    first = next(iter(configs.values()))
+    began, first = time.monotonic(), next(iter(configs.values()))
     sign = 1 if is_classification(first) else -1
     planned = first if seconds is None else within_budget(first, seconds)
     rungs = tune.rungs(planned.outer.iterations)
@@ -85,7 +86,10 @@ def _try(configs: dict[str, Config], seconds: float | None) -> list[tune.Trial]:
             progress(done, len(configs) + len(configs) // 2 + 1)
             return value
 
-        return tune.successive_halving(list(configs), count, rungs)
+        def is_over() -> bool:
+            return seconds is not None and time.monotonic() > began + seconds
+
+        return tune.successive_halving(list(configs), count, rungs, is_over)
 
 
 def _print(trials: list[tune.Trial], chosen: str, schema: Schema, classes: bool) -> None:

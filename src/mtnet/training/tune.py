@@ -38,14 +38,14 @@ def candidates(config: Config, numbers: bool) -> dict[str, Settings]:
     base: Settings = {"base": "boosting"}
     every: list[Settings] = [
         {},
-        {"alpha": 3 * alpha},
-        {"steps": max(1, steps // 2), "alpha": 2 * alpha},
-        {"width": 2 * width},
-        {"waves": 3},
-        {"waves": 3, "width": 2 * width},
         base,
-        base | {"alpha": 3 * alpha},
+        {"waves": 3},
+        {"alpha": 3 * alpha},
         base | {"waves": 3},
+        {"waves": 3, "width": 2 * width},
+        {"width": 2 * width},
+        {"steps": max(1, steps // 2), "alpha": 2 * alpha},
+        base | {"alpha": 3 * alpha},
     ]
     unused = {"alpha", "steps"} if not METHODS[config.method].steps else set()
     unused |= set() if numbers else {"base"}
@@ -63,20 +63,31 @@ def rungs(iterations: int) -> list[int]:
     return [short, LONGER * short]
 
 
-def successive_halving(names: Sequence[str], score: Score, rungs: Sequence[int]) -> list[Trial]:
+def successive_halving(
+    names: Sequence[str],
+    score: Score,
+    rungs: Sequence[int],
+    is_over: Callable[[], bool] = lambda: False,
+) -> list[Trial]:
     """Score all names at the first rung, the better half at the next, and so on.
 
     Args:
         names: Candidates; the first is never dropped.
         score: The score of a candidate; one that is not a number is the worst.
         rungs: Increasing numbers of iterations.
+        is_over: Whether the time is over. A rung that is not complete then does not count, except
+            the first one.
 
     Returns:
         What was tried, in order; `best` is the choice.
     """
     left, trials = list(names), list[Trial]()
     for iterations in rungs:
-        now = [Trial(name, iterations, score(name, iterations)) for name in left]
+        now: list[Trial] = []
+        for name in left:
+            if (trials or now) and is_over():
+                return trials or now
+            now.append(Trial(name, iterations, score(name, iterations)))
         trials += now
         kept = [trial.name for trial in ranked(now)[: max(1, len(now) // 2)]]
         left = [name for name in left if name in kept or name == names[0]]
