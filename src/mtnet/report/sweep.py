@@ -10,6 +10,9 @@ from mtnet.report.plots import COLOURS
 LOG_FROM = 10
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
 
+MOST_TICKS = 6
+"""Values of a setting that are all written below the axis."""
+
 
 def sweep_figure(results: dict[str, Any]) -> Figure:
     """A panel per setting: a point per seed, a circle per combination, the best filled."""
@@ -37,6 +40,9 @@ def _place(axes: Any, values: list[Any]) -> list[float]:
         positive = np.array([v for v in values if v > 0])
         if len(positive) == len(values) and values and positive.max() >= LOG_FROM * positive.min():
             axes.set_xscale("log")
+        if len(set(values)) <= MOST_TICKS:
+            axes.set_xticks(sorted(set(values)), [f"{v:g}" for v in sorted(set(values))])
+            axes.set_xticks([], minor=True)
         return [float(v) for v in values]
     texts = list(dict.fromkeys(map(str, values)))
     axes.set_xticks(range(len(texts)), texts)

@@ -75,7 +75,7 @@ def _connect(cluster: Cluster) -> Any:
         if wanted > largest:
             ray.shutdown()
             raise InputError(
-                f"a run needs {wanted} {name}s, but no node of {cluster.address} has more than "
+                f"a run needs {wanted} {name}s, but no node of {cluster.address} now has more than "
                 f"{largest:g}: use a smaller --ray-{name.lower()}s"
             )
     return ray
