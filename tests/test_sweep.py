@@ -87,7 +87,7 @@ def test_draws_are_combined_with_the_grid(tmp_path):
         ("[0.01, 0.02]", '["fast"]', "alpha cannot be 'fast'"),
         ("[0.01, 0.02]", "[]", "alpha in [grid] has no values"),
         ("[0.01, 0.02]", "0.01", "grid.alpha is 0.01, not a list"),
-        ("[0.01, 0.02]", "[0.01, -1]", "alpha must be a positive number"),
+        ("[0.01, 0.02]", "[0.01, -1.0]", "alpha must be a positive number"),
         ("alpha =", "temperature =", "temperature changes nothing for maml on sine tasks"),
         ("alpha =", "width =", "width is given twice"),
         ("alpha =", "sweep =", "write the step sizes as alpha in [grid]"),
@@ -110,13 +110,13 @@ def test_a_mistake_is_one_line(tmp_path, monkeypatch, capsys, old, new, says):
 
 
 def test_an_interrupted_sweep_goes_on_and_the_best_has_the_lowest_loss(tmp_path):
-    points = read(tmp_path, FILE)
+    points = read(tmp_path, FILE.replace("[3, 5]", "[3]"))
     cut = Sweep(points, tmp_path / "out", "mtnet sweep", budget=1e-9)  # after one chunk
     whole = Sweep(points, tmp_path / "out", "mtnet sweep")
     first = run_sweep(cut, nullcontext(Here()))
     lines = {f: f.read_text() for f in tmp_path.glob("out/*/metrics.jsonl")}
     results = run_sweep(whole, nullcontext(Here()))
-    assert len(lines) == 4
+    assert len(lines) == 2
     for file, text in lines.items():  # with their times: nothing was trained twice
         assert file.read_text().startswith(text)
         assert len(file.read_text().splitlines()) == 2
