@@ -64,7 +64,7 @@ def test_the_model_of_many_processes(monkeypatch):
     assert model.exchange(2, 4_000_000, network) == pytest.approx(0.011)
     counts = (2, 8, 64, 512)
     parts = [model.efficiency(n, 0.1, 1_000_000, network, 0.05) for n in counts]
-    assert 1 > parts[0]
+    assert parts[0] < 1
     assert parts == sorted(parts, reverse=True)
     for n in counts:
         at = lambda work, n=n: model.efficiency(n, work, 1_000_000, network, 0.0)  # noqa: E731
