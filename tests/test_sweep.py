@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from mtnet.cli import main
-from mtnet.experiments.sweep import Sweep, ranked, run_sweep
+from mtnet.config import configure
+from mtnet.experiments.sweep import Sweep, ranked, run_sweep, score
 from mtnet.experiments.sweep_file import draw_ranges, read_sweep
 from mtnet.report.sweep import sweep_figure
-from mtnet.storage.run_folder import open_run
+from mtnet.storage.run_folder import create_run, open_run
+from mtnet.tasks.groups import sort_by_group
 from mtnet.training.channel import Lost
 from mtnet.training.processes import folder_for, workers
+from mtnet.userdata.dataset import write_dataset
 
 FILE = """
 seeds = [3, 5]
@@ -135,6 +138,30 @@ def test_an_interrupted_sweep_goes_on_and_the_best_has_the_lowest_loss(tmp_path)
             assert (config.inner.alpha, config.seeds) == (row["settings"]["alpha"], (seed["seed"],))
     assert json.loads((tmp_path / "out" / "sweep.json").read_text()) == results
     assert [axes.get_xlabel() for axes in sweep_figure(results).axes] == ["alpha"]
+
+
+def scored(folder, config, validation):
+    """The score of a run with these validation scores."""
+    run = create_run(folder, config)
+    lines = [{"iteration": i, "loss": [1.0], "seconds": 1.0} for i in range(1, 5)]
+    for line, value in zip(lines[1:], validation, strict=True):  # the first has none
+        line["validation"] = [value]
+    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return score(run.folder)
+
+
+def test_runs_are_scored_by_their_best_validation(tmp_path):
+    images = configure(family="omniglot")
+    assert scored(tmp_path / "a", images, [40.0, 60.0, 50.0]) == 60
+    assert scored(tmp_path / "b", images, [None, 30.0, None]) == 30
+    assert scored(tmp_path / "c", images, [None] * 3) is None
+    x = np.zeros((40, 1), np.float32)
+    rows, names = sort_by_group(x, x, np.repeat(np.arange(4), 10))
+    splits = {"train": [0, 1], "validation": [2], "test": [3]}
+    write_dataset(tmp_path / "rows.safetensors", rows, list(map(str, names)), splits)
+    text = '[settings]\nfamily = "table"\ndata = "rows.safetensors"\nshots = 2\nqueries = 2\n'
+    [point] = read(tmp_path, text)  # the path is relative to the file
+    assert scored(tmp_path / "d", point.configs[0], [0.4, 0.2, 0.3]) == 0.2
 
 
 def test_what_is_not_finite_is_last():

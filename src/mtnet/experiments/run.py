@@ -120,6 +120,7 @@ def reproduce(
         grids = measure_grids(pool, plan.experiment, runs)
         rows = measure_all(pool, plan.experiment, runs, plan.test_tasks, grids)
     origin = {"command": plan.command, "budget": plan.budget, "commit": git_commit()}
+    origin |= {"cores": plan.ray.cpus} if plan.ray else {}
     rows = [row | origin for row in rows]
     old_rows = rows_to_keep(old, about, trainings, plan.chosen) if old else []
     runs |= find_runs(plan.runs, {row["training"] for row in old_rows}, trainings)
