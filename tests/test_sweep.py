@@ -97,6 +97,7 @@ def test_draws_are_combined_with_the_grid(tmp_path):
         ("alpha =", "seeds =", "write seeds = [...] at the top of the file"),
         ("[3, 5]", "[]", "seeds must name at least one seed"),
         ("[3, 5]", "[3", "is not valid TOML"),
+        ("[settings]", "draws = 2\n[settings]", "[ranges] and draws = NUMBER go together"),
         ("[grid]\nalpha = [0.01, 0.02]", "[ranges]\nalpha = { log = [0, 1] }", "above 0"),
         ("[grid]\nalpha = [0.01, 0.02]", "[ranges]\nalpha = { lgo = [1, 2] }", "must be like"),
         ("[grid]\nalpha = [0.01, 0.02]", "[ranges]\nalpha = { log = [2, 1] }", "must be like"),

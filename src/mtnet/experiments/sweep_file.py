@@ -83,6 +83,8 @@ def read_sweep(path: Path) -> list[Point]:
     seeds, draws = list(dict.fromkeys(file.get("seeds", [0]))), file.get("draws", 1)
     if not seeds:
         raise InputError(f"{path}: seeds must name at least one seed, e.g. seeds = [0]")
+    if bool(ranges) != ("draws" in file):
+        raise InputError(f"{path}: [ranges] and draws = NUMBER go together: add or remove one")
     if draws < 1:
         raise InputError(f"{path}: draws must be at least 1; it is {draws}")
     count = draws * len(seeds)
