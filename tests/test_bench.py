@@ -54,3 +54,21 @@ def test_imports_from_mtnet_resolve(path):
 def test_there_are_programs_that_import_mtnet():
     folders = {p.parent.name for p in PROGRAMS if mtnet_imports(p.read_text())}
     assert folders == {"bench", "examples", "tools"}
+
+
+def test_the_model_of_many_processes(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    model = importlib.import_module("scale_model")
+    network = model.fit(0.001, 0.011, 4_000_000)  # two processes: one number, a million numbers
+    assert model.exchange(2, 0, network) == pytest.approx(0.001)
+    assert model.exchange(2, 4_000_000, network) == pytest.approx(0.011)
+    counts = (2, 8, 64, 512)
+    parts = [model.efficiency(n, 0.1, 1_000_000, network, 0.05) for n in counts]
+    assert parts[0] < 1
+    assert parts == sorted(parts, reverse=True)
+    for n in counts:
+        at = lambda work, n=n: model.efficiency(n, work, 1_000_000, network, 0.0)  # noqa: E731
+        assert at(0.01) < at(0.1) < at(1e9)
+        assert at(1e9) == pytest.approx(1)
+        delayed = model.efficiency(n, 0.1, 1_000_000, network, 0.0, delay=0.1)
+        assert 1 / delayed == pytest.approx(1 / at(0.1) + 1)  # as much time as the work

@@ -16,6 +16,7 @@ keeps its count of decimals. A table stands between `<!-- KIND ARGUMENTS -->` an
     <!-- grid table1 | meta-batch 25 -->           methods and columns (with these texts)
     <!-- steps table1 | 10-shot, meta-batch 25 | 1 3 10 -->   the mean after so many steps
     <!-- rows bench_sine | network: {contender} | ms: {ms_per_step:.2f} -->   one line per row
+    <!-- rows bench_scale/growth | ... -->          of another list than "rows"
     <!-- notes figure4 -->                          the notes (those that start with a text)
 """
 
@@ -109,9 +110,12 @@ def _step(step: dict[str, Any]) -> str:
 
 
 def rows_table(name: str, *columns: str) -> str:
+    name, _, key = name.partition("/")
+    if not (ROOT / "results" / f"{name}.json").exists():
+        return "Not measured yet.\n"
     where = [c for c in columns if c.startswith("where ")]
     fields = [c.split(": ", 1) for c in columns if c not in where]
-    rows = results(name)["rows"]
+    rows = results(name)[key or "rows"]
     for condition in where:
         rows = [row for row in rows if _matches(row, condition.removeprefix("where "))]
     lines = [[form.format(**row) for _, form in fields] for row in rows]

@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, str]] = {  # group -> command -> what it does
         "train": "Meta-train any method on any family of tasks.",
         "evaluate": "Measure a trained run on new tasks, at every inner step.",
         "compare": "Measure several runs on the same tasks, with a paired test.",
+        "sweep": "Train with many settings and seeds, and compare them.",
         "reproduce": "Repeat a table or figure of the paper.",
         "list": "Show all methods, families and experiments.",
     },

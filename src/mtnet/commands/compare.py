@@ -9,13 +9,12 @@ from typing import Any
 
 from rich.table import Table
 
-from mtnet.build import is_classification
 from mtnet.commands.common import check_not_negative, check_positive, console
 from mtnet.commands.parse import OptionalInt, OptionalPath, RunFolders, run as run_command
-from mtnet.config import Config, to_dict
+from mtnet.config import to_dict
 from mtnet.errors import InputError
 from mtnet.evaluation.compare import compare as compare_runs, row
-from mtnet.evaluation.units import target_unit
+from mtnet.evaluation.units import metric_name
 from mtnet.files import write_atomically
 from mtnet.revision import git_commit
 from mtnet.storage.run_folder import Run, open_run
@@ -68,14 +67,6 @@ def compare(
     console.print(comparison_table(rows, f"{metric} on the same {tasks} tasks"))
     if out is not None:
         write_comparison(out, trained, rows)
-
-
-def metric_name(config: Config) -> str:
-    """What is compared, with its unit."""
-    if is_classification(config):
-        return "Accuracy (%)"
-    unit = target_unit(config)
-    return "Loss" if unit is None else f"Root mean square error of {unit.name}"
 
 
 def comparison_table(rows: list[dict[str, Any]], title: str) -> Table:

@@ -10,6 +10,7 @@ import tyro
 
 from mtnet.commands.common import check_positive, console, core_count, duration, print_in_parts
 from mtnet.commands.parse import Flag, OptionalInt, OptionalStr, Strings, run as run_command
+from mtnet.commands.pool import choose_cluster
 from mtnet.commands.progress import Bars
 from mtnet.errors import check_name
 from mtnet.experiments import EXPERIMENTS
@@ -32,6 +33,9 @@ def reproduce(
     seeds: OptionalInt = None,
     tasks: OptionalInt = None,
     jobs: OptionalInt = None,
+    ray: OptionalStr = None,
+    ray_cpus: int = 1,
+    ray_gpus: int = 0,
     runs: Path = Path("runs"),
     results: Path = Path("results"),
 ) -> None:
@@ -45,11 +49,15 @@ def reproduce(
         seeds: Networks per method. Default: set by the experiment.
         tasks: Test tasks per seed. Default: set by the experiment.
         jobs: Trainings at the same time, one core each. Default: one per core.
+        ray: Address of a Ray cluster that trains, e.g. auto (docs/scale.md).
+        ray_cpus: CPUs of the cluster per run.
+        ray_gpus: GPUs of the cluster per run.
         runs: Folder of the trainings; finished ones are not trained again.
         results: Folder for the JSON file and the HTML page.
     """
     check_name("experiment", experiment, EXPERIMENTS)
-    check_positive(seeds=seeds, tasks=tasks, jobs=jobs)
+    check_positive(seeds=seeds, tasks=tasks)
+    cluster = choose_cluster(ray, ray_cpus, ray_gpus, jobs)
     plan = Plan(
         EXPERIMENTS[experiment],
         command=shlex.join(["mtnet", *sys.argv[1:]]),
@@ -59,6 +67,7 @@ def reproduce(
         methods=methods,
         budget=duration(budget),
         jobs=jobs or core_count(),
+        ray=cluster,
         runs=runs / experiment,
         results=results,
     )

@@ -25,6 +25,14 @@ def target_unit(config: Config) -> Unit | None:
     return Unit(schema["target"]["name"], schema["target"]["spread"]) if schema else None
 
 
+def metric_name(config: Config) -> str:
+    """What is compared, with its unit."""
+    if is_classification(config):
+        return "Accuracy (%)"
+    unit = target_unit(config)
+    return "Loss" if unit is None else f"Root mean square error of {unit.name}"
+
+
 def root(unit: Unit, squared: Any) -> Any:
     """A mean squared error as root mean square error, in the target's unit."""
     return unit.spread * np.sqrt(squared)

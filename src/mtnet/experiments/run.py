@@ -16,7 +16,8 @@ from mtnet.experiments.types import Experiment
 from mtnet.files import write_atomically
 from mtnet.revision import git_commit
 from mtnet.storage.run_folder import Run, open_run, read_metrics
-from mtnet.training.processes import folder_for, train_all, workers
+from mtnet.training.processes import folder_for, train_all
+from mtnet.training.ray_pool import Cluster, pool_on
 from mtnet.version import __version__
 
 Results = dict[str, Any]
@@ -51,6 +52,8 @@ class Plan:
     """Seconds per training."""
     jobs: int = 1
     """Trainings at the same time."""
+    ray: Cluster | None = None
+    """Where they run. Default: on this machine."""
 
     @property
     def trainings(self) -> dict[str, Config]:
@@ -111,12 +114,13 @@ def reproduce(
     trainings, about = plan.trainings, protocol(plan)
     remedy = "delete the file, or choose another --results"
     old = read_json(plan.path, RESULTS, remedy) if plan.path.exists() else {}
-    with workers(plan.jobs) as pool:
+    with pool_on(plan.ray, plan.jobs) as pool:
         train_all(pool, plan.runs, plan.sources, report, plan.budget)
         runs = train_all(pool, plan.runs, plan.chosen, report, plan.budget)
         grids = measure_grids(pool, plan.experiment, runs)
         rows = measure_all(pool, plan.experiment, runs, plan.test_tasks, grids)
     origin = {"command": plan.command, "budget": plan.budget, "commit": git_commit()}
+    origin |= {"cores": plan.ray.cpus} if plan.ray else {}
     rows = [row | origin for row in rows]
     old_rows = rows_to_keep(old, about, trainings, plan.chosen) if old else []
     runs |= find_runs(plan.runs, {row["training"] for row in old_rows}, trainings)

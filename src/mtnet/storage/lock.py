@@ -12,12 +12,16 @@ from mtnet.errors import InputError
 LOCK_FILE = ".lock"
 
 
+class InUse(InputError):
+    """Another process trains in the run folder."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder; an InputError says which process holds it already."""
+    """Hold the lock of a run folder; `InUse` says which process holds it already."""
     with (folder / LOCK_FILE).open("a+") as file:
         if not _take(file.fileno()):
-            raise InputError(
+            raise InUse(
                 f"{folder} is in use by {_holder(folder)}: wait for it, or stop that process"
             )
         file.truncate(0)

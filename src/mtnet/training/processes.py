@@ -10,7 +10,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -19,14 +26,20 @@ from typing import Any
 
 from mtnet.config import Config, to_dict
 from mtnet.storage.run_folder import Run, create_run, iterations_done, open_run
+from mtnet.training.channel import Lost
 
 POLL_SECONDS = 1.0
+RESUME = "the same command resumes its runs"
+LONGEST_NAME = 100
+"""Characters of a run folder's name, besides the mark of its config."""
 
 
 def folder_for(root: Path, name: str, config: Config) -> Path:
     """One folder for each config, so that a finished training is found again."""
     mark = hashlib.sha256(json.dumps(to_dict(config), sort_keys=True).encode()).hexdigest()[:8]
-    return root / f"{name.replace(' ', '-').replace(',', '').replace('=', '')}-{mark}"
+    for character, other in ((" ", "-"), (",", ""), ("=", ""), ("/", "-")):
+        name = name.replace(character, other)
+    return root / f"{name[:LONGEST_NAME]}-{mark}"
 
 
 @contextmanager
@@ -42,10 +55,12 @@ def workers(jobs: int) -> Iterator[Executor]:
                 for _ in range(jobs):
                     pool.submit(int)  # starts one process
             yield pool
-        except BaseException:
+        except BaseException as error:
             for process in active_children():
                 process.terminate()  # a training writes a checkpoint first
             pool.shutdown(wait=True, cancel_futures=True)
+            if isinstance(error, BrokenExecutor):
+                raise Lost(f"a worker process was killed (out of memory?); {RESUME}") from None
             raise
 
 
@@ -70,7 +85,8 @@ def train_all(
     runs: dict[str, Run] = {}
     for name, config in configs.items():
         folder = folder_for(root, name, config)
-        runs[name] = open_run(folder) if folder.exists() else create_run(folder, config)
+        known = (folder / "config.json").exists()
+        runs[name] = open_run(folder) if known else create_run(folder, config)
     waiting: set[Future[Any]] = {
         pool.submit(_train_folder, run.folder, budget) for run in runs.values()
     }
