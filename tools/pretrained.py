@@ -13,6 +13,8 @@ import jax
 import tyro
 
 from mtnet.core.evaluate import summarise
+from mtnet.core.temperature import fit_temperature
+from mtnet.evaluation.calibration import query_logits
 from mtnet.evaluation.measure import history, measure
 from mtnet.revision import git_commit
 from mtnet.storage.names import SUFFIX
@@ -59,6 +61,7 @@ def main(
         about = history(network.config, read_metrics(open_run(run)), about["measured_at"])
     about |= {
         "accuracy": [accuracy(network, n, steps, tasks) for n in ways],
+        "temperature": fit_temperature(*query_logits(network.config, network.theta, "validation")),
         "statistics": network.config.inner.statistics,
         "test classes": f"{network.config.family}, test split",
         "commit": git_commit(),

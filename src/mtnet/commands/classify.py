@@ -22,7 +22,7 @@ from mtnet.userdata.drawings import drawing
 from mtnet.userdata.image_folder import read_images
 
 FIVE, ANY = "omniglot-5way-mt-net", "omniglot-any-prototypical"
-PHOTOGRAPHS = "mini-imagenet-any-prototypical"
+PHOTOGRAPHS = "mini-imagenet-classifier"
 PHOTOGRAPH_SIZE = 84
 """Height and width in mini-ImageNet."""
 RUN_ONCE = {"xla_backend_optimization_level": 0}
@@ -127,14 +127,15 @@ def class_probabilities(
     trained: TrainedNetwork, support: Batch, queries: jax.Array, ways: int
 ) -> np.ndarray:
     """(queries, ways)."""
+    temperature = trained.about.get("temperature", 1.0)
 
     @partial(jax.jit, compiler_options=RUN_ONCE)
     def adapt_and_predict(support: Batch, queries: jax.Array) -> jax.Array:
         learner = build_learner(trained.config, ways=ways)
         net = learner.adapt(trained.theta, support, jax.random.key(0))
         if METHODS[trained.config.method].any_ways:  # its norms see the support set already
-            return jax.nn.softmax(predict(net, queries))
+            return jax.nn.softmax(predict(net, queries) / temperature)
         together = jnp.concatenate([support.x, queries])  # one query alone has poor statistics
-        return jax.nn.softmax(predict(net, together))[len(support.x) :]
+        return jax.nn.softmax(predict(net, together) / temperature)[len(support.x) :]
 
     return np.asarray(adapt_and_predict(support, queries))
