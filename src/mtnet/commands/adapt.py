@@ -109,7 +109,9 @@ def in_known_task(
     column = about.get("schema", {}).get("task")
     if new[0].task is None and old[0].task is not None:
         if len(old) > 1:
-            raise InputError(f"{examples} has no column {column!r}, which says whose model to use")
+            raise InputError(
+                f"{examples} has no column {column!r}, which says whose model to use: add it"
+            )
         return [new[0]._replace(task=old[0].task)]
     if new[0].task is not None and old[0].task is None:
         raise InputError(

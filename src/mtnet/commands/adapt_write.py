@@ -55,9 +55,10 @@ def write_adapted(
     what = f"{count} tasks, " if count > 1 else ""
     console.print(
         f"Wrote {path}: {start.run.config.method} adapted to {what}{examples} examples, "
-        f"{path.stat().st_size / 1000:.1f} kB. Next: mtnet predict {path} ...",
+        f"{path.stat().st_size / 1000:.1f} kB",
         highlight=False,
     )
+    console.print(f"Next: mtnet predict {path} ...", highlight=False, soft_wrap=True)
 
 
 def adapt_one_task(path: Path, start: Start, support: Support, arrays: Arrays) -> None:

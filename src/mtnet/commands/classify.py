@@ -65,6 +65,7 @@ def classify(
     x, queries = (jnp.asarray(read(list(group))) for group in (support, query))
     probabilities = class_probabilities(trained, Batch(x, jnp.asarray(y)), queries, len(names))
     table = plain_table("image", "label", *names, right=names)
+    table.columns[0].overflow = "fold"  # the end of a path tells images apart
     for path, p in zip(query, probabilities, strict=True):
         table.add_row(str(path), names[int(p.argmax())], *(f"{value:.3f}" for value in p))
     console.print(table)

@@ -39,8 +39,9 @@ NOT_FINITE = (
     "with a smaller --alpha or fewer --steps, or look for extreme values in the data."
 )
 WHAT_CHANGES = (
-    "Adapting to a task changes some rows of each layer's weights; the others stay as they were "
-    "meta-learned. A layer with more rows, directions or larger steps depends more on the task."
+    "Adapting to a task moves the weights of each layer, row by row. Every row has a learned "
+    "probability of being updated; by default its step is multiplied by this probability. A layer "
+    "with higher probabilities, more directions or larger steps depends more on the task."
 )
 
 
@@ -163,9 +164,9 @@ def layers(run: Run, theta: MetaParams) -> list[str]:
     for name, cell in run_cell_summaries(run.config, theta).items():
         share = 100 * cell.updated / cell.rows
         texts.append(
-            f"{name}: about {share:.0f} % of its rows ({cell.updated:.1f} of {cell.rows}), in "
-            f"{cell.rank} independent direction{'' if cell.rank == 1 else 's'}, with a mean step "
-            f"size of {cell.step:.3g}."
+            f"{name}: {cell.rows} row{'' if cell.rows == 1 else 's'}, updated with a probability "
+            f"of {share:.0f} % on average, in {cell.rank} independent "
+            f"direction{'' if cell.rank == 1 else 's'}, with a mean step size of {cell.step:.3g}."
         )
     return texts
 

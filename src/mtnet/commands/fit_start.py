@@ -56,7 +56,7 @@ def choose_start(config: Config, start: Start, size: int, random: bool) -> Confi
         fitting = f"--size {start.size} --filters {start.settings['filters']}{pool}"
         say(f"Starts from random weights: {name} needs {fitting}")
     elif name and not random:
-        say(f"Starts from the network {name}; --random-weights does not")
+        say(f"Starts from the network {name}; for random weights add --random-weights")
         return config
     else:
         say("Starts from random weights")

@@ -6,6 +6,7 @@ import inspect
 import io
 import itertools
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -121,11 +122,19 @@ def _deferred(command: Callable[..., Any]) -> Callable[..., Any]:
     """A function with the same flags that only returns the call, so that parsing and running are
     two steps and tyro does not take errors of the command for errors of parsing."""
 
+    command.__doc__ = _joined(command.__doc__ or "")
+
     @functools.wraps(command)
     def call(*args: Any, **kwargs: Any) -> Any:
         return functools.partial(command, *args, **kwargs)
 
     return call
+
+
+def _joined(doc: str) -> str:
+    """A docstring with one line per argument: tyro would keep the line breaks in its help."""
+    before, args, after = inspect.cleandoc(doc).partition("\nArgs:\n")
+    return before + args + re.sub(r"\n {8,}", " ", after)
 
 
 def _unknown(

@@ -147,7 +147,7 @@ def row_outputs(
         outputs = predict_compiled(model.net, jnp.asarray(inputs.x[rows]))
         return list(np.asarray(outputs)), [model.about["labels"]] * len(rows)
     if own is None:
-        raise InputError(f"{path} has no column {column!r}, which says whose model to use")
+        raise InputError(f"{path} has no column {column!r}, which says whose model to use: add it")
     new = sorted(set(own) - set(model.tasks))
     if new:
         raise InputError(

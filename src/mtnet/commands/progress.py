@@ -107,7 +107,9 @@ class Bars:
         self.progress.update(self.tasks[name], completed=iteration, note=note)
 
     def _speed(self, name: str, iteration: int) -> str:
-        """Iterations per second since the first report, and the time that is left."""
+        """Iterations per second since it began to move, and the time that is left."""
+        if not iteration:  # waiting or compiling
+            return ""
         now = time.monotonic()
         start, began = self.first.setdefault(name, (iteration, now))
         if iteration == start or now <= began:

@@ -197,7 +197,8 @@ def share_of(config: Config, start: Launch | None) -> Config:
     tasks, rest = divmod(outer.meta_batch, processes)
     if rest:
         raise InputError(
-            f"the number of processes ({processes}) must divide meta_batch ({outer.meta_batch})"
+            f"{processes} processes cannot divide --meta-batch {outer.meta_batch} equally: use "
+            f"--meta-batch {outer.meta_batch - rest + processes}, or another number of processes"
         )
     together = own_tasks_per_vmap(outer.tasks_per_vmap, tasks)
     return config.replace(meta_batch=tasks, tasks_per_vmap=together)

@@ -41,7 +41,7 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class AdaptConfig:
-    """Options of the inner loop; the defaults are the paper's (section 6.1, docs/protocol.md)."""
+    """Options of the inner loop; docs/protocol.md compares them with the paper's."""
 
     alpha: float = 0.01
     """Step size of the inner loop (for meta-sgd: its initial value)."""

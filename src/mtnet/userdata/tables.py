@@ -147,7 +147,10 @@ def _used_columns(
         if name not in (*inputs, target):
             raise InputError(f"{name!r} is a category but neither an input nor the target")
     if task in (*inputs, target) or target in inputs:
-        raise InputError("task, inputs and target must be different columns")
+        twice = target if target in (task, *inputs) else task
+        raise InputError(
+            f"{twice!r} is given twice: task, inputs and target must be different columns"
+        )
     for name in (*inputs, target):
         if columns[name].dtype == object and name not in named:
             check_marks(name, columns[name], str(path))

@@ -74,7 +74,8 @@ def decode_text(data: bytes, path: Path, warn: Warn) -> str:
             raise InputError(f"{path}, row {row}: not valid {encoding[:6].upper()}") from None
         text = data.decode("latin-1")
         row = data[: error.start].count(b"\n")
-        warn(f"{path} is not UTF-8 (row {row}): read as Latin-1")
+        place = f"row {row}" if row else "its header"
+        warn(f"{path} is not UTF-8 ({place}): read as Latin-1")
     if "\0" in text:
         row = text[: text.index("\0")].count("\n")
         raise InputError(f"{path}, row {row}: not text; save the table as CSV in UTF-8")
