@@ -1,5 +1,6 @@
 """`mtnet classify`: name characters or photographs from one or a few examples of each class."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -65,10 +66,15 @@ def classify(
     x, queries = (jnp.asarray(read(list(group))) for group in (support, query))
     probabilities = class_probabilities(trained, Batch(x, jnp.asarray(y)), queries, len(names))
     table = plain_table("image", "label", *names, right=names)
-    table.columns[0].overflow = "fold"  # the end of a path tells images apart
-    for path, p in zip(query, probabilities, strict=True):
-        table.add_row(str(path), names[int(p.argmax())], *(f"{value:.3f}" for value in p))
+    for image, p in zip(short_names(query), probabilities, strict=True):
+        table.add_row(image, names[int(p.argmax())], *(f"{value:.3f}" for value in p))
     console.print(table)
+
+
+def short_names(paths: Paths) -> list[str]:
+    """The ends of paths, from the folder that all are in: they tell images apart."""
+    folder = os.path.commonpath([path.parent.absolute() for path in paths])
+    return [os.path.relpath(path.absolute(), folder) for path in paths]
 
 
 def classes_of(support: Paths, labels: Strings) -> tuple[tuple[str, ...], list[int]]:
