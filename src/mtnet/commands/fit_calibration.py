@@ -18,15 +18,18 @@ LEVEL = 0.9
 """Level of the intervals whose coverage is printed."""
 
 
-def report_calibration(run: Run) -> None:
+def report_calibration(run: Run) -> str:
     """Calibrate on the validation groups, measure on the test groups, print and store the result.
 
     Does nothing without validation or test groups.
+
+    Returns:
+        The line that was printed.
     """
     config = run.config
     splits = open_dataset(config.tasks.data).about["splits"]
     if not splits["validation"] or not splits["test"]:
-        return
+        return ""
     iteration, theta = load_best_member(run, warn)
     found = run_calibration(run, theta, warn)
     about: dict[str, Any] = {"iteration": iteration, "seed": config.seeds[0]}
@@ -55,6 +58,7 @@ def report_calibration(run: Run) -> None:
         write_atomically(path, f"{content}\n".encode())
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
+    return text
 
 
 def describe(rows: list[dict[str, Any]], shots: int, target: str) -> str:

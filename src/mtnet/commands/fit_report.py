@@ -36,7 +36,7 @@ def report(run: Run, baselines: bool, deadline: float | None = None) -> str | No
         deadline: No baseline is started after this time (`time.monotonic()`).
 
     Returns:
-        The line that was printed.
+        What was printed about the result and its certainty.
     """
     config = run.config
     about = open_dataset(config.tasks.data).about
@@ -62,10 +62,10 @@ def report(run: Run, baselines: bool, deadline: float | None = None) -> str | No
     )
     console.print(summary, highlight=False)
     with busy("Calibrating", console):
-        report_calibration(run)
+        certainty = report_calibration(run)
     if baselines:
         report_baselines(run, losses[0, :, steps], iteration, deadline)
-    return summary
+    return f"{summary} {certainty}".strip()
 
 
 def report_baselines(
