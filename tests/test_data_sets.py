@@ -50,10 +50,10 @@ def omniglot(tmp_path_factory):
     patch.undo()
 
 
-@pytest.fixture(scope="module")
-def mini_imagenet(tmp_path_factory):
+@pytest.fixture
+def mini_imagenet(tmp_path, monkeypatch):
     """The real test classes of mini-ImageNet, 60 images each; the other splits are one of them."""
-    patch, per_class = pytest.MonkeyPatch(), 60
+    per_class = 60
     with open_members(sources(real("mini_imagenet"), list(MINI_IMAGENET.parts))) as members:
         classes = listing(MINI_IMAGENET, members)["test"]
         pixels = np.stack(
@@ -62,12 +62,10 @@ def mini_imagenet(tmp_path_factory):
                 for paths in classes.values()
             ]
         )
-    patch.setenv("MTNET_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("MTNET_CACHE", str(tmp_path))
     splits = {"train": ["a"], "validation": ["b"], "test": list(classes)}
     blocks = np.concatenate([pixels[:1], pixels[:1], pixels])
     write_images("mini-imagenet", blocks, blocks.shape, splits, "test classes")
-    yield
-    patch.undo()
 
 
 def test_the_shipped_rule_is_pinned():
