@@ -201,9 +201,7 @@ def test_a_body_by_name_is_the_body_of_its_file():
     by_path = configure(init_from=str(networks.pretrained_path(GREY)), **common)
     one, other = (init_members(c, networks.load_body(c)) for c in (by_name, by_path))
     assert all(map(np.array_equal, jax.tree.leaves(one.theta), jax.tree.leaves(other.theta)))
-    with pytest.raises(
-        InputError, match="there is no file nowhere; pretrained networks: "
-    ):
+    with pytest.raises(InputError, match="there is no file nowhere; pretrained networks: "):
         networks.load_body(configure(init_from="nowhere", **common))
     with pytest.raises(InputError, match="conv4 for 1x28x28 images with 64 filters; this"):
         networks.load_body(configure(init_from=GREY, filters=8, **common))
