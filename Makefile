@@ -11,7 +11,7 @@ reproduce: .venv/ready
 	@echo "In full: $(BIN)/mtnet reproduce table1, table2, figure4 (see README.md)"
 
 test: .venv/ready
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/ready
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(FAST)
