@@ -41,36 +41,6 @@ def learning_curves(curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> Figure:
     return figure
 
 
-def draw_fit(
-    axes: Any,
-    x: np.ndarray,
-    y: np.ndarray,
-    *,
-    band: tuple[np.ndarray, np.ndarray] | None = None,
-    support: tuple[np.ndarray, np.ndarray] | None = None,
-    label: str = "prediction",
-    colour: str = COLOURS[2],
-) -> None:
-    """Draw predictions over one input, with their intervals and the support rows.
-
-    Args:
-        axes: Matplotlib axes to draw on.
-        x: The input, in any order.
-        y: Predictions.
-        band: Lower and upper ends of intervals.
-        support: Inputs and targets of support rows.
-        label: Of the curve, for the legend.
-        colour: Of curve and band.
-    """
-    order = np.argsort(x)
-    axes.plot(x[order], y[order], color=colour, lw=1.2, label=label)
-    if band is not None:
-        lower, upper = band
-        axes.fill_between(x[order], lower[order], upper[order], color=colour, alpha=0.15, lw=0)
-    if support is not None:
-        axes.plot(*support, "k^", ms=4, label="support")
-
-
 def adapted_curves(config: Config, theta: MetaParams, alpha: float, tasks: int = 4) -> Figure:
     """Appendix C: support points, the true curve, the network before and after 1 and 10 steps."""
     family, learner = build_family(config, queries=400), build_learner(config, alpha)
