@@ -15,7 +15,7 @@ from mtnet.core.rules import RULES
 from mtnet.methods import METHODS
 from mtnet.tasks import FAMILIES
 
-MASKS = ("relaxation", "temperature", "draw", "at_test", "zeta_sd")
+MASKS = ("relaxation", "temperature", "draw", "at_test", "zeta_mean", "zeta_sd")
 IMAGE_NETS = ("filters", "pool", "head_sd")
 CURVE_NETS = ("width", "depth", "W_sd")
 TITLES = {"tasks": "task", "net": "network", "outer": "meta-training", "inner": "adaptation"}

@@ -57,6 +57,8 @@ class AdaptConfig:
     """Draw masks once per task, or once per step."""
     at_test: AtTest = "sample"
     """Masks on new tasks: sample (as in training), expected (probability), threshold (at 0.5)."""
+    zeta_mean: float = 0.0
+    """Mean of the initial mask logits: each row moves with probability sigmoid(zeta_mean)."""
     zeta_sd: float = 0.0
     """Standard deviation of the initial mask logits (the published code: 0.1 for "-full")."""
     statistics: StatisticsMode = "transductive"
@@ -78,6 +80,8 @@ class AdaptConfig:
         for name in ("steps", "zeta_sd"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name} must be 0 or more; it is {getattr(self, name)}")
+        if not abs(self.zeta_mean) < float("inf"):
+            raise InputError(f"zeta_mean must be a number; it is {self.zeta_mean}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(

@@ -13,10 +13,10 @@ from ten minutes to an hour and a half.
 Published: MT-net 99.5, 96.2 and 51.70 after 40 000 to 60 000 iterations of 32, 16 and 4 tasks. For
 Omniglot the settings here reach most of that in a fraction of the work: half the meta-batch, beta
 0.002 with cosine decay to zero, and an initial head of standard deviation 0.1 instead of 1. For
-mini-ImageNet all methods but meta-lstm start from one classifier of the 64 training classes; the
-gradient methods then train with 5 queries per class and one inner step, with flipped and shifted
-images. The experiments whose names end in -paper have the published settings, unchanged, for the
-gradient methods.
+mini-ImageNet all methods but meta-lstm start from the pretrained classifier of the 64 training
+classes; the gradient methods then train with 5 queries per class and one inner step, with flipped
+and shifted images. The experiments whose names end in -paper have the published settings,
+unchanged, for the gradient methods.
 
 Numbers for 5 shots: MAML from Finn et al. (2017), prototypical from Snell et al. (2017).
 """
@@ -28,6 +28,7 @@ from mtnet.config import Config, configure
 from mtnet.experiments.table3_notes import describe
 from mtnet.experiments.table3_settings import (
     CHARACTERS,
+    FROM_CLASSIFIER,
     GRADIENT_METHODS,
     GRID,
     OMNIGLOT,
@@ -35,7 +36,6 @@ from mtnet.experiments.table3_settings import (
     PROTOCOL,
     PUBLISHED,
     STEPS,
-    WARM,
 )
 from mtnet.experiments.types import Experiment, Row
 from mtnet.methods import METHODS
@@ -185,9 +185,7 @@ PARTS = (
         "mini-imagenet",
         steps=10,
         column=2,
-        common=WARM
-        | {"iterations": 3_000, "meta_batch": 4, "schedule": "cosine"}
-        | {"queries": 5, "steps": 1, "alpha": 0.05},
+        common=FROM_CLASSIFIER,
         own=PHOTOGRAPHS,
         quick_iterations=10,
         variants={

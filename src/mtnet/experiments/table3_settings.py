@@ -42,8 +42,26 @@ CHARACTERS: dict[str, dict[str, Any]] = {
     "l-maml": {"meta_batch": 8, "iterations": 600},
 }
 CLASSIFIER = "nearest-neighbour"
-"""The training that every other one on photographs starts from: a classifier of all classes."""
-WARM: dict[str, Any] = {"init_from": CLASSIFIER, "augment": True, "validate_every": 500}
+"""The training of all classes at once; its network is `mini-imagenet-classifier`."""
+WARM: dict[str, Any] = {
+    "init_from": "mini-imagenet-classifier",
+    "augment": True,
+    "validate_every": 500,
+}
+"""Photographs: start from the pretrained classifier; flipped and shifted images."""
+FROM_CLASSIFIER: dict[str, Any] = WARM | {
+    "iterations": 3_000,
+    "meta_batch": 4,
+    "beta": 5e-4,
+    "schedule": "cosine",
+    "queries": 5,
+    "steps": 1,
+    "alpha": 0.05,
+    "head_sd": 0.001,
+    "zeta_mean": 3.0,
+}
+"""For gradient methods. The head starts near zero, so that the first step does not move the body at
+random, and most rows move, so that the masks do not hide the classes while zeta is learned."""
 PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "prototypical": WARM | EPISODES | {"train_ways": 20, "iterations": 6_000},
     "matching": WARM | EPISODES | {"train_ways": 10, "iterations": 6_000},

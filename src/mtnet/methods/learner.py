@@ -45,6 +45,7 @@ def gradient_learner(
     temperature: float = 1.0,
     draw: Draw = "task",
     at_test: AtTest = "sample",
+    zeta_mean: float = 0.0,
     zeta_sd: float = 0.0,
     statistics: StatisticsMode = "transductive",
     remat: bool = False,
@@ -65,8 +66,8 @@ def gradient_learner(
             active in meta-training only.
         rule: The linear map on the gradient.
         loss: `(predictions, targets) -> scalar`, for support and query.
-        alpha, steps, first_order, relaxation, temperature, draw, at_test, zeta_sd, statistics,
-            remat, invariant: Options of the inner loop, see `AdaptConfig`.
+        alpha, steps, first_order, relaxation, temperature, draw, at_test, zeta_mean, zeta_sd,
+            statistics, remat, invariant: Options of the inner loop, see `AdaptConfig`.
         cells, meta_only, freeze, blocks: Which weights adapt, see `mtnet.split`.
         shared_head: Name of the cell whose outputs are the classes, if tasks may have any number
             of classes (`mtnet.core.shared_head`).
@@ -126,6 +127,7 @@ class _GradientLearner:
             zeta = jax.tree.map(jnp.zeros_like, W)
         if self.inner.zeta_sd:
             zeta = draw_truncated_normal(zeta, to_logits, self.inner.zeta_sd)
+        zeta = jax.tree.map(lambda logit: logit + self.inner.zeta_mean, zeta)
         rates = jax.tree.map(lambda w: jnp.full_like(w, self.alpha), W) if rule.rates else {}
         theta = Theta(W, T, zeta, rates, parts.rest)
         return theta if self.shared_head is None else collapse_head(theta, self.shared_head)

@@ -27,6 +27,7 @@ def m_net_full(
     temperature: float = 1.0,
     draw: Draw = "task",
     at_test: AtTest = "sample",
+    zeta_mean: float = 0.0,
     zeta_sd: float = 0.0,
     statistics: StatisticsMode = "transductive",
     remat: bool = False,
@@ -51,6 +52,7 @@ def m_net_full(
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
         at_test: Masks on new tasks: "sample", "expected" or "threshold".
+        zeta_mean: Mean of the initial mask logits.
         zeta_sd: Standard deviation of the initial mask logits.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
@@ -80,6 +82,7 @@ def m_net(
     temperature: float = 1.0,
     draw: Draw = "task",
     at_test: AtTest = "sample",
+    zeta_mean: float = 0.0,
     zeta_sd: float = 0.0,
     statistics: StatisticsMode = "transductive",
     remat: bool = False,
@@ -104,6 +107,7 @@ def m_net(
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
         at_test: Masks on new tasks: "sample", "expected" or "threshold".
+        zeta_mean: Mean of the initial mask logits.
         zeta_sd: Standard deviation of the initial mask logits.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
@@ -133,6 +137,7 @@ def mt_net_full(
     temperature: float = 1.0,
     draw: Draw = "task",
     at_test: AtTest = "sample",
+    zeta_mean: float = 0.0,
     zeta_sd: float = 0.0,
     statistics: StatisticsMode = "transductive",
     remat: bool = False,
@@ -159,6 +164,7 @@ def mt_net_full(
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
         at_test: Masks on new tasks: "sample", "expected" or "threshold".
+        zeta_mean: Mean of the initial mask logits.
         zeta_sd: Standard deviation of the initial mask logits.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
@@ -191,6 +197,7 @@ def mt_net(
     temperature: float = 1.0,
     draw: Draw = "task",
     at_test: AtTest = "sample",
+    zeta_mean: float = 0.0,
     zeta_sd: float = 0.0,
     statistics: StatisticsMode = "transductive",
     remat: bool = False,
@@ -217,6 +224,7 @@ def mt_net(
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
         at_test: Masks on new tasks: "sample", "expected" or "threshold".
+        zeta_mean: Mean of the initial mask logits.
         zeta_sd: Standard deviation of the initial mask logits.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
