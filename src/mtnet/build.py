@@ -95,7 +95,7 @@ def net_spec(config: Config, ways: int | None = None) -> NetSpec:
     outputs = None if METHODS[config.method].embeds else _outputs(config, y, ways)
     if entry.images:
         return NetSpec("conv4", x.shape[1:], outputs, net.filters, pool=net.pool)
-    skip = entry.own and dataset.has_base(config.tasks.data)
+    skip = entry.own and (outputs is None or dataset.has_base(config.tasks.data))
     return NetSpec("mlp", x.shape[1:], outputs, net.width, depth=net.depth, skip=skip)
 
 

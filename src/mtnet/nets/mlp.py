@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
@@ -21,7 +22,7 @@ def mlp(inputs: int = 1, outputs: int = 1, width: int = 40, depth: int = 2) -> e
 
 
 def features(inputs: int = 1, width: int = 40, depth: int = 2) -> eqx.nn.MLP:
-    """The same without its head: the last hidden activations."""
+    """The same without its head: its features are the last hidden activations."""
     return eqx.nn.MLP(
         inputs, width, width, depth - 1, final_activation=jax.nn.relu, key=jax.random.key(0)
     )
@@ -34,3 +35,12 @@ class Skip(eqx.Module):
 
     def __call__(self, x: Float[Array, " inputs"]) -> Array:
         return x[-1:] + self.mlp(x)
+
+
+class Beside(eqx.Module):
+    """Learned features and the inputs: new classes may differ in what training could ignore."""
+
+    mlp: eqx.nn.MLP
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Array:
+        return jnp.concatenate([x, self.mlp(x)])

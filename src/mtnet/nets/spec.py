@@ -17,7 +17,8 @@ class NetSpec(NamedTuple):
     depth: int = 2
     pool: bool = False
     skip: bool = False
-    """The last input is added to the output: the network corrects a prediction."""
+    """The last input is added to the output: the network corrects a prediction. Without outputs:
+    the inputs are features too."""
 
     @property
     def head(self) -> str:
@@ -34,6 +35,7 @@ def build_net(plan: NetSpec) -> Any:
         shape = (channels, height, width)
         return conv4(shape, plan.outputs, filters=plan.width, pool=plan.pool)
     if plan.outputs is None:
-        return perceptrons.features(plan.inputs[0], plan.width, plan.depth)
+        body = perceptrons.features(plan.inputs[0], plan.width, plan.depth)
+        return perceptrons.Beside(body) if plan.skip else body
     net = perceptrons.mlp(plan.inputs[0], plan.outputs, plan.width, plan.depth)
     return perceptrons.Skip(net) if plan.skip else net
