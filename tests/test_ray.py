@@ -7,9 +7,11 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -18,6 +20,7 @@ from mtnet.cli import main
 from mtnet.storage.checkpoints import list_checkpoints
 from mtnet.storage.run_folder import create_run, iterations_done, open_run, read_metrics
 from mtnet.training.loop import train
+from mtnet.training.ray_pool import Cluster, RayPool
 
 SWEEP = """
 [settings]
@@ -136,9 +139,6 @@ def stop_by_interrupt(folder, address):
     return {run: iterations_done(run) for run in runs}
 
 
-@pytest.mark.skipif(
-    not os.environ.get("MTNET_RAY"), reason="starts a Ray cluster of two nodes: set MTNET_RAY=1"
-)
 def test_runs_are_resumed_after_an_interrupt_and_on_another_node(cluster, in_folder):
     address, _, other = cluster
     done = stop_by_interrupt(in_folder, address)
@@ -165,6 +165,21 @@ def test_runs_are_resumed_after_an_interrupt_and_on_another_node(cluster, in_fol
         alone = create_run(in_folder / "alone", lost.config)
         train(alone)
     assert [m["loss"] for m in read_metrics(alone)] == [m["loss"] for m in after]
+
+
+def test_an_interrupt_that_is_lost_is_raised_by_the_next_result():
+    """As by a destructor: Python prints the KeyboardInterrupt and goes on."""
+    task = SimpleNamespace(future=Future)
+    ray = SimpleNamespace(
+        remote=lambda **options: lambda function: SimpleNamespace(remote=lambda *args: task)
+    )
+    pool = RayPool(ray, Cluster("auto"))
+    future = pool.submit(int)
+    with pool.interrupts():
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            future.result(1)
 
 
 def told(capsys, *arguments):

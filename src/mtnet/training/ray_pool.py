@@ -6,10 +6,12 @@ the newest checkpoint in its run folder. All nodes must see the folder of the co
 
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, InvalidStateError
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,7 +53,8 @@ def ray_workers(cluster: Cluster) -> Iterator[Executor]:
     ray = _connect(cluster)
     pool = RayPool(ray, cluster)
     try:
-        yield pool
+        with pool.interrupts():
+            yield pool
     except BaseException:
         pool.stop()
         raise
@@ -102,28 +105,49 @@ class RayPool(Executor):
         options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": RETRIES}
         self._ray, self._remote = ray, ray.remote(**options)(call_in_folder)
         self._cache = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-        self._running: dict[Future[Any], Any] = {}
+        self._tasks: dict[Future[Any], Any] = {}
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         task = self._remote.remote(Path.cwd(), self._cache, function, args, options)
         future: Future[Any] = Future()
-        self._running[future] = task
+        self._tasks[future] = task
 
         def done(source: Future[Any]) -> None:
             error = source.exception()
-            if error is None:
-                future.set_result(source.result())
-            else:
-                future.set_exception(_plain(error))
+            with suppress(InvalidStateError):  # it was interrupted
+                if error is None:
+                    future.set_result(source.result())
+                else:
+                    future.set_exception(_plain(error))
 
         task.future().add_done_callback(done)
         return future
 
+    @contextmanager
+    def interrupts(self) -> Iterator[None]:
+        """Ctrl-C interrupts the pool's results too: code of Ray that runs at that moment, such as a
+        destructor, can lose a KeyboardInterrupt."""
+
+        def interrupt(*_: object) -> None:
+            for future in self._tasks:
+                with suppress(InvalidStateError):
+                    future.set_exception(KeyboardInterrupt())
+            raise KeyboardInterrupt
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
     def stop(self) -> None:
         """End what runs; a training writes a checkpoint first."""
-        tasks = [task for future, task in self._running.items() if not future.done()]
+        tasks = list(self._tasks.values())
         for task in tasks:
-            self._ray.cancel(task)
+            self._ray.cancel(task)  # nothing happens if it has ended
         with suppress(Exception):  # they were cancelled
             self._ray.wait(tasks, num_returns=len(tasks), timeout=STOP_SECONDS)
 
