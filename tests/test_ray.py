@@ -113,8 +113,9 @@ def until(happened, process):
 
 
 def holder(folder):
-    """The process that trains in a run folder."""
-    return int((folder / ".lock").read_text().split()[1])
+    """The process that trains in a run folder; None while the lock changes hands."""
+    words = (folder / ".lock").read_text().split()
+    return int(words[1]) if len(words) > 1 else None
 
 
 def start(folder, address):
@@ -133,6 +134,7 @@ def stop_by_interrupt(folder, address):
         assert program.wait(WAIT) == 130
     finally:
         program.kill()
+        program.wait()
     assert "the same command resumes its runs" in (folder / "out").read_text()
     runs = [open_run(path.parent) for path in folder.glob("runs/*/config.json")]
     assert [bool(list_checkpoints(run.checkpoints)) for run in runs] == [True, True]
@@ -155,6 +157,7 @@ def test_runs_are_resumed_after_an_interrupt_and_on_another_node(cluster, in_fol
         assert program.wait(WAIT) == 0, (in_folder / "out").read_text()
     finally:
         program.kill()
+        program.wait()
     assert holder(lost.folder) != was
     after = read_metrics(lost)
     kept = lambda lines: list(takewhile(lambda m: m["iteration"] <= saved, lines))  # noqa: E731
