@@ -7,11 +7,9 @@ import socket
 import subprocess
 import sys
 import time
-from concurrent.futures import Future
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import pytest
@@ -20,7 +18,6 @@ from mtnet.cli import main
 from mtnet.storage.checkpoints import list_checkpoints
 from mtnet.storage.run_folder import create_run, iterations_done, open_run, read_metrics
 from mtnet.training.loop import train
-from mtnet.training.ray_pool import Cluster, RayPool
 
 SWEEP = """
 [settings]
@@ -29,7 +26,7 @@ method = "maml"
 width = 4
 depth = 1
 meta_batch = 1
-iterations = 25000
+iterations = 100000
 log_every = 1000
 [grid]
 alpha = [0.01, 0.02]
@@ -56,7 +53,8 @@ class Node:
     def __init__(self, folder, *flags):
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"]
         command += ["--object-store-memory=80000000", "--disable-usage-stats", *flags]
-        with (folder / f"node-{time.time_ns()}.log").open("w") as log:
+        self.log = folder / f"node-{time.time_ns()}.log"
+        with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
@@ -73,6 +71,9 @@ class Node:
         while more := {p for p, parent in parents.items() if parent in found} - found:
             found |= more
         return found
+
+    def has_joined(self):
+        return "Ray runtime started" in self.log.read_text()
 
     def kill(self):
         for pid in self.processes():
@@ -92,6 +93,7 @@ def cluster(tmp_path_factory):
     try:
         until(lambda: answers(port), nodes[0].process)
         nodes.append(Node(folder, f"--address={address}", "--node-ip-address=127.0.0.2"))
+        until(nodes[1].has_joined, nodes[1].process)  # else one node would train both runs
         yield address, *nodes
     finally:
         for node in reversed(nodes):
@@ -122,7 +124,14 @@ def start(folder, address):
     """`mtnet sweep` on the cluster."""
     command = [sys.executable, "-m", "mtnet", "sweep", "grid.toml", "--out", "runs"]
     with (folder / "out").open("w") as out:
-        return subprocess.Popen([*command, "--ray", address], stdout=out, stderr=out)
+        return subprocess.Popen(
+            [*command, "--ray", address], stdout=out, stderr=out, preexec_fn=heed_interrupts
+        )
+
+
+def heed_interrupts():
+    """Programs that a shell starts in the background ignore Ctrl-C, and so do their children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def stop_by_interrupt(folder, address):
@@ -163,26 +172,11 @@ def test_runs_are_resumed_after_an_interrupt_and_on_another_node(cluster, in_fol
     kept = lambda lines: list(takewhile(lambda m: m["iteration"] <= saved, lines))  # noqa: E731
     assert kept(before) == kept(after)  # also their times: they were not trained again
     results = json.loads((in_folder / "runs" / "sweep.json").read_text())
-    assert [s["iterations"] for r in results["rows"] for s in r["per_seed"]] == [25_000] * 2
+    assert [s["iterations"] for r in results["rows"] for s in r["per_seed"]] == [100_000] * 2
     with jax.enable_x64(False):
         alone = create_run(in_folder / "alone", lost.config)
         train(alone)
     assert [m["loss"] for m in read_metrics(alone)] == [m["loss"] for m in after]
-
-
-def test_an_interrupt_that_is_lost_is_raised_by_the_next_result():
-    """As by a destructor: Python prints the KeyboardInterrupt and goes on."""
-    task = SimpleNamespace(future=Future)
-    ray = SimpleNamespace(
-        remote=lambda **options: lambda function: SimpleNamespace(remote=lambda *args: task)
-    )
-    pool = RayPool(ray, Cluster("auto"))
-    future = pool.submit(int)
-    with pool.interrupts():
-        with suppress(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            future.result(1)
 
 
 def told(capsys, *arguments):

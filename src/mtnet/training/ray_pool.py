@@ -6,12 +6,10 @@ the newest checkpoint in its run folder. All nodes must see the folder of the co
 
 import logging
 import os
-import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, InvalidStateError
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,8 +51,7 @@ def ray_workers(cluster: Cluster) -> Iterator[Executor]:
     ray = _connect(cluster)
     pool = RayPool(ray, cluster)
     try:
-        with pool.interrupts():
-            yield pool
+        yield pool
     except BaseException:
         pool.stop()
         raise
@@ -105,49 +102,28 @@ class RayPool(Executor):
         options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": RETRIES}
         self._ray, self._remote = ray, ray.remote(**options)(call_in_folder)
         self._cache = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-        self._tasks: dict[Future[Any], Any] = {}
+        self._running: dict[Future[Any], Any] = {}
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         task = self._remote.remote(Path.cwd(), self._cache, function, args, options)
         future: Future[Any] = Future()
-        self._tasks[future] = task
+        self._running[future] = task
 
         def done(source: Future[Any]) -> None:
             error = source.exception()
-            with suppress(InvalidStateError):  # it was interrupted
-                if error is None:
-                    future.set_result(source.result())
-                else:
-                    future.set_exception(_plain(error))
+            if error is None:
+                future.set_result(source.result())
+            else:
+                future.set_exception(_plain(error))
 
         task.future().add_done_callback(done)
         return future
 
-    @contextmanager
-    def interrupts(self) -> Iterator[None]:
-        """Ctrl-C interrupts the pool's results too: code of Ray that runs at that moment, such as a
-        destructor, can lose a KeyboardInterrupt."""
-
-        def interrupt(*_: object) -> None:
-            for future in self._tasks:
-                with suppress(InvalidStateError):
-                    future.set_exception(KeyboardInterrupt())
-            raise KeyboardInterrupt
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.signal(signal.SIGINT, interrupt)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
-
     def stop(self) -> None:
         """End what runs; a training writes a checkpoint first."""
-        tasks = list(self._tasks.values())
+        tasks = [task for future, task in self._running.items() if not future.done()]
         for task in tasks:
-            self._ray.cancel(task)  # nothing happens if it has ended
+            self._ray.cancel(task)
         with suppress(Exception):  # they were cancelled
             self._ray.wait(tasks, num_returns=len(tasks), timeout=STOP_SECONDS)
 
