@@ -59,6 +59,8 @@ class Part:
     quick_iterations: int
     paper: dict[str, Any] = field(default_factory=dict)
     """Published settings that are not the family's defaults."""
+    tasks: int = 2_000
+    """Test tasks."""
     variants: dict[str, tuple[str, dict[str, Any], str | None]] = field(default_factory=dict)
     """More trainings: name -> (method, settings that differ, published number)."""
 
@@ -137,7 +139,7 @@ class Part:
             self.rows,
             seeds=(1, 1),
             protocol=PROTOCOL,
-            tasks=(2_000, 600),
+            tasks=(self.tasks, 600),
             notes=self.notes,
             grid=grid,
         )
@@ -186,6 +188,7 @@ PARTS = (
         steps=10,
         column=2,
         common=FROM_CLASSIFIER,
+        tasks=1_000,
         own=PHOTOGRAPHS,
         quick_iterations=10,
         variants={
