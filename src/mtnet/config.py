@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mtnet.check_data import matches
-from mtnet.core.inner import AdaptConfig
+from mtnet.core.options import AdaptConfig
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
 from mtnet.tasks import FAMILIES

@@ -13,9 +13,6 @@ from jaxtyping import Array, Key, Scalar
 from mtnet.core.cells import Cells, Split, Weights, fold, identity, split
 from mtnet.core.initialise import Initialise, draw_truncated_normal
 from mtnet.core.inner import (
-    AdaptConfig,
-    Draw,
-    StatisticsMode,
     Theta,
     adapt_weights,
     draw_masks,
@@ -24,8 +21,8 @@ from mtnet.core.inner import (
 from mtnet.core.inputs import check_support, uses_dropout
 from mtnet.core.layers import check_size
 from mtnet.core.losses import mse, predict
-from mtnet.core.masks import AtTest, Relaxation
 from mtnet.core.norms import freeze_batch_stats
+from mtnet.core.options import AdaptConfig, AtTest, Draw, Relaxation, StatisticsMode
 from mtnet.core.rules import Rule
 from mtnet.core.shared_head import collapse_head, expand_head
 from mtnet.core.types import AdaptInfo, Batch, Episode, Learner, Loss

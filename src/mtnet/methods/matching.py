@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import StatisticsMode
+from mtnet.core.options import StatisticsMode
 from mtnet.core.types import Learner
 from mtnet.errors import check_options
 from mtnet.methods.metric_based import COSINE_SCALE, metric_learner, unit

@@ -16,10 +16,10 @@ from jaxtyping import Array, Float, Int, Key, Scalar
 
 from mtnet.core.cells import split
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import StatisticsMode
 from mtnet.core.inputs import check_support
 from mtnet.core.losses import padded_cross_entropy, predict
 from mtnet.core.norms import JointBatch, freeze_batch_stats, join_support
+from mtnet.core.options import StatisticsMode
 from mtnet.core.types import Batch, Episode, Learner
 from mtnet.errors import InputError, check_options
 
