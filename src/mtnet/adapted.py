@@ -48,7 +48,7 @@ class Start(NamedTuple):
 
 def adaptation_start(config: Config, theta: Theta, ways: int | None) -> Start:
     """The cells before adaptation, for a task with this number of classes."""
-    if "shared_head" not in METHODS[config.method].takes:
+    if not METHODS[config.method].shares_head:
         raise InputError(f"{config.method} does not adapt the network's weights")
     spec = net_spec(config, ways)
     parts = split(build_net(spec))

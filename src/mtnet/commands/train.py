@@ -20,7 +20,7 @@ from mtnet.commands.parse import OptionalInt, OptionalPath, OptionalStr, parse, 
 from mtnet.commands.progress import Bars, busy
 from mtnet.config import Config, configure
 from mtnet.core.mesh import own_tasks_per_vmap
-from mtnet.errors import InputError
+from mtnet.errors import InputError, Stopped
 from mtnet.evaluation.units import target_unit
 from mtnet.storage.config_file import read_config
 from mtnet.storage.run_folder import Run, create_run, is_free, iterations_done, open_run
@@ -28,7 +28,7 @@ from mtnet.tasks import FAMILIES
 from mtnet.training.budget import within_budget
 from mtnet.training.cluster import Launch, choose_launch
 from mtnet.training.launch import launch
-from mtnet.training.loop import CHECKPOINT_EVERY, Stopped, train as run_training
+from mtnet.training.loop import CHECKPOINT_EVERY, train as run_training
 from mtnet.training.processes import workers
 
 PROCESS = "mtnet.commands.process"

@@ -2,9 +2,6 @@
 
 from typing import Any, Literal, NamedTuple
 
-from mtnet.nets import mlp as perceptrons
-from mtnet.nets.conv4 import conv4
-
 
 class NetSpec(NamedTuple):
     kind: Literal["mlp", "conv4"]
@@ -29,6 +26,9 @@ class NetSpec(NamedTuple):
 
 def build_net(plan: NetSpec) -> Any:
     """The network, with weights that a learner's `init` redraws."""
+    from mtnet.nets import mlp as perceptrons  # not at the top: they import JAX
+    from mtnet.nets.conv4 import conv4
+
     if plan.kind == "conv4":
         channels, height, width = plan.inputs
         shape = (channels, height, width)

@@ -15,7 +15,7 @@ from jaxtyping import Array
 from mtnet.build import init_members, is_classification, load_data
 from mtnet.config import Config
 from mtnet.core.outer import TrainState
-from mtnet.errors import InputError
+from mtnet.errors import Diverged, InputError, Stopped
 from mtnet.files import sweep
 from mtnet.storage.checkpoints import best_score, load_state, save_state
 from mtnet.storage.lock import locked
@@ -25,14 +25,6 @@ from mtnet.training.compiled import RunChunk, compile_chunk
 from mtnet.training.validation import compile_validation
 
 CHECKPOINT_EVERY = 5_000
-
-
-class Diverged(RuntimeError):
-    """A loss is not finite; the last checkpoint is from before it."""
-
-
-class Stopped(RuntimeError):
-    """Training was asked to stop (SIGINT or SIGTERM); a checkpoint has been written."""
 
 
 class Progress(NamedTuple):
