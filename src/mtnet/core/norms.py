@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mtnet.core.options import EPSILON
 from mtnet.errors import InputError
 
 Net = TypeVar("Net")
 BatchStats = tuple[Float[Array, " channels"], Float[Array, " channels"]]
-EPSILON = 1e-3
 
 _seen: ContextVar[dict[int, BatchStats] | None] = ContextVar("seen", default=None)
 

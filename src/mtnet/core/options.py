@@ -1,4 +1,4 @@
-"""The options of the inner loop as plain data; this file does not import JAX."""
+"""The options of the inner loop and constants of methods; this file does not import JAX."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -9,6 +9,15 @@ Relaxation = Literal["hard", "soft"]
 AtTest = Literal["sample", "expected", "threshold"]
 Draw = Literal["task", "step"]
 StatisticsMode = Literal["transductive", "inductive"]
+EPSILON = 1e-3
+"""Added to the variance in a batch norm."""
+COSINE_SCALE = 10.0
+"""Factor of the cosine similarities. The published value is 1: a softmax of numbers in [-1, 1] is
+almost flat, and training is slow."""
+FAR = 1e6
+"""Each feature of the mean of a class without examples: no example is near it."""
+NEVER = -1e6
+"""The logit of a class without examples."""
 CHOICES = {
     "relaxation": get_args(Relaxation),
     "draw": get_args(Draw),
