@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from mtnet.adapted import Model, adaptation_start, predictor_shapes
+from mtnet.adapted import Model, predictor_shapes, start_compiled
 from mtnet.adapted_tasks import TaskModels
 from mtnet.config import Config
 from mtnet.core.cells import split
@@ -21,7 +21,7 @@ from mtnet.core.types import MetaParams
 from mtnet.errors import InputError
 from mtnet.files import Arrays, arrays_of, digest, fill_network, write_arrays
 from mtnet.methods.metric_based import MetricPredictor
-from mtnet.nets.spec import NetSpec
+from mtnet.nets.spec import NetSpec, build_net
 from mtnet.storage.model_files import no_network, read_network
 from mtnet.storage.run_folder import Run, load_best_member, open_run
 from mtnet.storage.task_models import task_models
@@ -58,7 +58,7 @@ def _network_arrays(theta: MetaParams) -> Arrays:
 
 
 def _changed_rows(model: Model, config: Config, theta: Theta) -> Arrays:
-    start = adaptation_start(config, theta, model.about["spec"]["outputs"])
+    start = start_compiled(config, theta, model.about["spec"]["outputs"])
     after = split(model.net).W
     arrays: dict[str, Any] = {}
     for cell, A in start.A.items():
@@ -118,10 +118,11 @@ def _expand(arrays: Arrays, about: dict[str, Any], spec: NetSpec, folder: Path |
     run, theta = origin_run(about, folder)
     if "memory" in about:
         return _network_arrays(theta) | arrays
-    start = adaptation_start(run.config, theta, spec.outputs)
+    start = start_compiled(run.config, theta, spec.outputs)
     A = {}
     for cell, before in start.A.items():
         D = tuple(arrays[f"{cell}/{i}"] for i in range(len(before)))
         A[cell] = apply_delta(start.T.get(cell), before, TaskDelta(arrays[f"{cell}/rows"], D))
-    net = start.parts.join({c: tuple(map(jnp.asarray, a)) for c, a in A.items()}, start.theta.rest)
+    weights = {c: tuple(map(jnp.asarray, a)) for c, a in A.items()}
+    net = split(build_net(spec)).join(weights, theta.rest)
     return arrays_of(net) | {name: a for name, a in arrays.items() if _is_statistic(name)}

@@ -74,8 +74,13 @@ def open_dataset(path: str) -> Dataset:
     """The whole file; read again only if it has changed."""
     if not path:
         raise InputError("this family needs a dataset file: start with mtnet fit")
+    return _read(Path(path).resolve(), modified(path))
+
+
+def modified(path: str) -> int:
+    """When the file was written, in nanoseconds; 0 if there is none."""
     file = Path(path).resolve()
-    return _read(file, file.stat().st_mtime_ns if file.exists() else 0)
+    return file.stat().st_mtime_ns if file.exists() else 0
 
 
 @lru_cache(maxsize=4)
