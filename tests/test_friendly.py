@@ -201,7 +201,7 @@ def test_export_adds_the_suffix_as_adapt_does(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(export, "history", lambda *arguments: {})
     monkeypatch.setattr(export, "save_network", lambda path, *rest: saved.append(path))
     for name in ("net", "net.safetensors", "net.v2"):
-        export.export(tmp_path, Path(name))
+        export.export(tmp_path, (Path(name),))
     assert saved == [with_suffix(Path(name)) for name in ("net", "net.safetensors", "net.v2")]
     assert {path.suffix for path in saved} == {".safetensors"}
 
