@@ -14,7 +14,6 @@ import numpy as np
 
 from mtnet.build import build_learner, net_spec, padded_loss
 from mtnet.config import Config
-from mtnet.core.adapt import predict_compiled
 from mtnet.core.cells import Cells, Weights, fold, split
 from mtnet.core.deltas import CellSummary, cell_summaries
 from mtnet.core.inner import Theta, rescale, task_masks
@@ -28,6 +27,7 @@ from mtnet.files import arrays_of
 from mtnet.methods import METHODS, known, make
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.plain.apply import apply_layers
+from mtnet.plain.batches import batch_outputs
 from mtnet.plain.layers import plain_layers
 from mtnet.tasks import FAMILIES
 
@@ -137,11 +137,10 @@ def describe(
 
 
 def model_outputs(model: Model, x: np.ndarray) -> np.ndarray:
-    """Outputs of a model for a batch; by plain layers if it has them, which compiles nothing."""
-    layers = plain_layers(arrays_of(model.net), model.about)
-    if layers is not None:
-        return apply_layers(layers, x)
-    return np.asarray(predict_compiled(model.net, jnp.asarray(x)))
+    """Outputs of a model for a batch, computed with NumPy: nothing is compiled."""
+    arrays = arrays_of(model.net)
+    layers = plain_layers(arrays, model.about)
+    return apply_layers(layers, x) if layers else batch_outputs(arrays, model.about)(x)
 
 
 def predictor_shapes(about: dict[str, Any]) -> Any:

@@ -178,8 +178,7 @@ def predict_images(
 ) -> None:
     """A table of images, labels and probabilities, and a contact sheet."""
     pixels = image_folder.read_images(paths, model.about["size"], model.about["colour"])
-    shown = image_folder.as_trained(pixels, model.about)
-    x = np.moveaxis(shown, -1, -3).astype(np.float32) / 255
+    x = image_folder.as_inputs(image_folder.as_trained(pixels, model.about))
     (predictor,) = model.tasks.values()
     p = softmax(predictor.outputs(x) / model.about.get("temperature", 1.0))
     labels, probabilities = np.array(predictor.labels)[p.argmax(1)], p.max(1)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mtnet.core.options import NEVER
+from mtnet.core.options import EPSILON, NEVER
 from mtnet.plain.layers import Layer, unit
 
 ROWS, IMAGES = 65_536, 16
@@ -22,11 +22,12 @@ def apply_layers(layers: list[Layer], x: np.ndarray) -> np.ndarray:
         Outputs, (examples, outputs).
     """
     some = ROWS if x.ndim == 2 else IMAGES
-    parts = [_apply(layers, x[i : i + some]) for i in range(0, max(len(x), 1), some)]
+    parts = [apply_together(layers, x[i : i + some]) for i in range(0, max(len(x), 1), some)]
     return np.concatenate(parts)
 
 
-def _apply(layers: list[Layer], x: np.ndarray) -> np.ndarray:
+def apply_together(layers: list[Layer], x: np.ndarray) -> np.ndarray:
+    """The same for all examples at once."""
     for layer in layers:
         x = APPLY[layer.type](x, **layer.options, **layer.arrays)
     return x
@@ -65,6 +66,24 @@ def _apply_attention(
     return np.where(present, np.log(np.where(present, p, 1)), NEVER).astype(p.dtype)
 
 
+def statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of each channel, over examples and positions."""
+    mean = x.mean(axis=(0, 2, 3))
+    return mean, np.maximum(np.square(x).mean(axis=(0, 2, 3)) - np.square(mean), 0)
+
+
+def _apply_norm(
+    x: np.ndarray,
+    offset: np.ndarray,
+    mean: np.ndarray | None = None,
+    var: np.ndarray | None = None,
+) -> np.ndarray:
+    if mean is None or var is None:
+        mean, var = statistics(x)
+    scale = 1 / np.sqrt(var + var.dtype.type(EPSILON))
+    return x * scale[:, None, None] + (offset - mean * scale)[:, None, None]
+
+
 APPLY: dict[str, Callable[..., np.ndarray]] = {
     "Linear": _apply_linear,
     "Conv2d": _apply_convolution,
@@ -73,6 +92,7 @@ APPLY: dict[str, Callable[..., np.ndarray]] = {
     "ReLU": lambda x: np.maximum(x, 0),
     "AdaptiveAvgPool2d": lambda x, output_size: x.mean(axis=(2, 3), keepdims=True),
     "Flatten": lambda x: x.reshape(len(x), -1),
+    "BatchNorm": _apply_norm,
     "Attention": _apply_attention,
 }
 

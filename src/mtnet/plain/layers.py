@@ -39,21 +39,24 @@ def plain_layers(arrays: Arrays, about: dict[str, Any]) -> list[Layer] | None:
     Returns:
         The layers, or None if the outputs for an image depend on the other images.
     """
-    spec, memory = NetSpec(**about["spec"] | {"inputs": tuple(about["spec"]["inputs"])}), None
-    if "memory" in about:
-        memory = about["memory"]
+    spec, memory = spec_of(about), about.get("memory")
     if spec.kind == "conv4":
         frozen = about["frozen_stats"] if memory is None else memory["statistics"] == "inductive"
         if not frozen:
             return None
-    take = _Taker(arrays, "" if memory is None else ".net")
-    layers = _mlp(take, spec) if spec.kind == "mlp" else _conv4(take, spec)
+    take = Taker(arrays, "" if memory is None else ".net")
+    layers = _mlp(take, spec) if spec.kind == "mlp" else conv4_layers(take, spec, frozen=True)
     if memory is None:
         return layers
-    return [*layers, _compare(_Taker(arrays, ""), about["method"], spec, **memory)]
+    return [*layers, _compare(Taker(arrays, ""), about["method"], spec, **memory)]
 
 
-class _Taker(NamedTuple):
+def spec_of(about: dict[str, Any]) -> NetSpec:
+    """The network that a header describes."""
+    return NetSpec(**about["spec"] | {"inputs": tuple(about["spec"]["inputs"])})
+
+
+class Taker(NamedTuple):
     """Arrays of a file, checked."""
 
     arrays: Arrays
@@ -77,7 +80,7 @@ def _linear(weight: np.ndarray, bias: np.ndarray) -> Layer:
 RELU = Layer("ReLU", {}, {})
 
 
-def _mlp(take: _Taker, spec: NetSpec) -> list[Layer]:
+def _mlp(take: Taker, spec: NetSpec) -> list[Layer]:
     prefix = ".mlp" if spec.skip and spec.outputs is not None else ""
     sizes = [spec.inputs[0], *[spec.width] * spec.depth]
     sizes += [] if spec.outputs is None else [spec.outputs]
@@ -108,15 +111,17 @@ def _carry_last_input(
     return [*wide, (np.concatenate([last, ends], axis=1), last_bias)]
 
 
-def _conv4(take: _Taker, spec: NetSpec) -> list[Layer]:
+def conv4_layers(take: Taker, spec: NetSpec, *, frozen: bool) -> list[Layer]:
     channels, *size = spec.inputs
     layers: list[Layer] = []
     for i in range(CONVOLUTIONS):
         weight = take(f".convolutions[{i}].weight", spec.width, KERNEL, KERNEL, channels)
-        mean, var = (take(f".norms[{i}].statistics[{j}]", spec.width) for j in (0, 1))
-        scale = 1 / np.sqrt(var + weight.dtype.type(EPSILON))
-        bias = take(f".norms[{i}].offset", spec.width) - mean * scale
-        layers += _convolution(weight * scale[:, None, None, None], bias, size, spec.pool)
+        offset = take(f".norms[{i}].offset", spec.width)
+        if frozen:
+            mean, var = (take(f".norms[{i}].statistics[{j}]", spec.width) for j in (0, 1))
+            scale = 1 / np.sqrt(var + weight.dtype.type(EPSILON))
+            weight, offset = weight * scale[:, None, None, None], offset - mean * scale
+        layers += _convolution(weight, offset, size, spec.pool, frozen)
         size = [n // 2 if spec.pool else -(-n // 2) for n in size]
         channels = spec.width
     layers += [] if spec.pool else [Layer("AdaptiveAvgPool2d", {"output_size": 1}, {})]
@@ -128,8 +133,11 @@ def _conv4(take: _Taker, spec: NetSpec) -> list[Layer]:
     return [*layers, _linear(_channels_first(weight, spec), take(".head.bias", spec.outputs))]
 
 
-def _convolution(weight: np.ndarray, bias: np.ndarray, size: list[int], pool: bool) -> list[Layer]:
-    """Zero padding as "SAME", a convolution, 2x2 max-pooling if asked for, and ReLU."""
+def _convolution(
+    weight: np.ndarray, offset: np.ndarray, size: list[int], pool: bool, frozen: bool
+) -> list[Layer]:
+    """Zero padding as "SAME", a convolution, a norm unless it is part of the convolution, 2x2
+    max-pooling if asked for, and ReLU."""
     stride = 1 if pool else 2
     ends = []
     for n in size:
@@ -138,9 +146,13 @@ def _convolution(weight: np.ndarray, bias: np.ndarray, size: list[int], pool: bo
     (top, bottom), (left, right) = ends
     options = {"in_channels": weight.shape[3], "out_channels": weight.shape[0]}
     options |= {"kernel_size": KERNEL, "stride": stride}
-    arrays = {"weight": np.ascontiguousarray(weight.transpose(0, 3, 1, 2)), "bias": bias}
+    arrays = {
+        "weight": np.ascontiguousarray(weight.transpose(0, 3, 1, 2)),
+        "bias": offset if frozen else 0 * offset,
+    }
     layers = [Layer("ZeroPad2d", {"padding": [left, right, top, bottom]}, {})]
     layers += [Layer("Conv2d", options, arrays)]
+    layers += [] if frozen else [Layer("BatchNorm", {}, {"offset": offset})]
     return [*layers, *([Layer("MaxPool2d", {"kernel_size": 2}, {})] if pool else []), RELU]
 
 
@@ -159,7 +171,7 @@ def _channels_first(rows: np.ndarray, spec: NetSpec) -> np.ndarray:
 
 
 def _compare(
-    take: _Taker, method: str, spec: NetSpec, ways: int, rows: int, statistics: str
+    take: Taker, method: str, spec: NetSpec, ways: int, rows: int, statistics: str
 ) -> Layer:
     """Scores of the features against the memory of the support set."""
     height, width = features_at(spec) if spec.kind == "conv4" else (1, 1)
@@ -170,10 +182,10 @@ def _compare(
         return Layer("Attention", {"scale": COSINE_SCALE}, arrays)
     if method != "prototypical":
         raise ValueError(f"there are no plain layers of {method}")
-    return _nearest_mean(_channels_first(take(".memory", ways, features), spec))
+    return nearest_mean(_channels_first(take(".memory", ways, features), spec))
 
 
-def _nearest_mean(means: np.ndarray) -> Layer:
+def nearest_mean(means: np.ndarray) -> Layer:
     """-|f - c|^2 is linear in f up to a term that all classes share, which a softmax removes.
 
     Computed from the centre of the means, where the products are smallest.

@@ -1,4 +1,4 @@
-"""Predictors of model files, without JAX unless a model needs it."""
+"""Predictors of model files, without JAX unless a file is compact."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +9,7 @@ import numpy as np
 from mtnet.errors import InputError
 from mtnet.files import Arrays, arrays_of
 from mtnet.plain.apply import apply_layers
+from mtnet.plain.batches import batch_outputs
 from mtnet.plain.layers import Layer, plain_layers
 from mtnet.storage.model_files import no_network, read_network
 
@@ -45,7 +46,7 @@ def load_predictors(path: Path, run: Path | None = None) -> Predictors:
             return Predictors(about, each)
         if about["compact"]:
             arrays = arrays_of(_with_jax(path, run))
-        one = _predictor(arrays, about, about.get("labels", []), lambda: _with_jax(path, run))
+        one = _predictor(arrays, about, about.get("labels", []))
         return Predictors(about, {about.get("task") or "": one})
     except InputError:
         raise
@@ -69,29 +70,17 @@ def _of_task(arrays: Arrays, about: dict[str, Any], task: str) -> TaskPredictor:
         mine = about | {"memory": about["memory"] | {"ways": outputs, "rows": rows}}
     else:
         mine = about | {"spec": about["spec"] | {"outputs": outputs}}
-    return _predictor(own, mine, list(place["labels"]), None)
+    return _predictor(own, mine, list(place["labels"]))
 
 
-def _predictor(
-    arrays: Arrays, about: dict[str, Any], labels: list[str], net: Callable[[], Any] | None
-) -> TaskPredictor:
+def _predictor(arrays: Arrays, about: dict[str, Any], labels: list[str]) -> TaskPredictor:
     layers = plain_layers(arrays, about)
     if layers is not None:
         return TaskPredictor(labels, layers, lambda x: apply_layers(layers, x))
-    if net is None:
-        raise ValueError("its outputs depend on other examples")
-    return TaskPredictor(labels, None, _compiled(net()))
+    return TaskPredictor(labels, None, batch_outputs(arrays, about))
 
 
 def _with_jax(path: Path, run: Path | None) -> Any:
     from mtnet.storage.models import load_model  # not at the top: it imports JAX
 
     return load_model(path, run).net  # type: ignore[union-attr]
-
-
-def _compiled(net: Any) -> Callable[[np.ndarray], np.ndarray]:
-    import jax.numpy as jnp
-
-    from mtnet.core.adapt import predict_compiled
-
-    return lambda x: np.asarray(predict_compiled(net, jnp.asarray(x)))
