@@ -18,6 +18,7 @@ from mtnet import InputError
 from mtnet.cli import main
 from mtnet.core.adapt import predict_compiled
 from mtnet.files import read_arrays, write_arrays
+from mtnet.storage import models
 from mtnet.storage.model_files import model_header
 from mtnet.tasks.groups import distinct, group_tasks, sort_by_group
 from mtnet.userdata import schema as schemas

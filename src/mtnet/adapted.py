@@ -19,7 +19,7 @@ from mtnet.core.deltas import CellSummary, cell_summaries
 from mtnet.core.inner import Theta, rescale, task_masks
 from mtnet.core.losses import predict
 from mtnet.core.norms import freeze_batch_stats
-from mtnet.core.padding import pad_batch, padded_size
+from mtnet.core.padding import pad_rows, padded_size
 from mtnet.core.shared_head import expand_head
 from mtnet.core.types import Batch, MetaParams
 from mtnet.errors import InputError
@@ -100,7 +100,7 @@ def adapt_model(
     padded = not (METHODS[config.method].embeds or FAMILIES[config.family].images)
     examples = support
     if padded:
-        examples = Batch(*map(jnp.asarray, pad_batch(support, padded_size(rows))))
+        examples = Batch(*map(jnp.asarray, pad_rows(*support, padded_size(rows))))
     net, start, after = _adapt(config, ways, theta, examples, padded)
     return Model(net, about | describe(config, theta, ways, rows, start, after))
 

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from mtnet.adapted import KEY, Model, describe, predictor_shapes
 from mtnet.build import build_learner, net_spec, padded_loss
 from mtnet.config import Config
-from mtnet.core.padding import pad_batch, padded_size
+from mtnet.core.padding import pad_rows, padded_size
 from mtnet.core.types import Batch, MetaParams
 from mtnet.files import Arrays, arrays_of, fill_network
 from mtnet.methods import METHODS
@@ -106,7 +106,7 @@ def _stack(config: Config, ways: int | None, size: int) -> Stack:
 
 def stack_padded(supports: Sequence[TaskSupport], size: int) -> Batch:
     """Support sets of `size` rows each; targets of added rows are nan, or -1 for classes."""
-    each = [pad_batch(Batch(support.x, support.y), size) for support in supports]
+    each = [pad_rows(support.x, support.y, size) for support in supports]
     return Batch(*(jnp.asarray(np.stack(part)) for part in zip(*each, strict=True)))
 
 

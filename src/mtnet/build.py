@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax import dtypes
 from jaxtyping import Array
 
 from mtnet.config import Config
@@ -86,12 +87,12 @@ def is_classification(config: Config) -> bool:
 def _support_shapes(config: Config) -> Batch:
     """Shapes and types of a task's support set."""
     data = dataset.modified(config.tasks.data) if FAMILIES[config.family].own else 0
-    return _traced_support(config, data, jax.config.jax_enable_x64)
+    return _traced_support(config, data, dtypes.canonicalize_dtype(float))
 
 
 @lru_cache(maxsize=64)
-def _traced_support(config: Config, modified: int, double: bool) -> Batch:
-    """One tracing per config and version of its data: it is asked for many times."""
+def _traced_support(config: Config, modified: int, dtype: Any) -> Batch:
+    """One tracing per config, version of its data and precision: it is asked for many times."""
     draw = lambda key, data: build_family(config, data).draw(key).support  # noqa: E731
     return jax.eval_shape(draw, jax.random.key(0), _data_shapes(config))
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from mtnet.core.types import Batch
-
 FEWEST = 8
 """Support sets are padded to at least this many rows."""
 
@@ -15,18 +13,14 @@ def padded_size(rows: int) -> int:
     return max(FEWEST, 1 << (rows - 1).bit_length())
 
 
-def pad_batch(batch: Batch, size: int) -> Batch:
-    """The batch with `size` rows; targets of added rows are nan, or -1 for classes.
+def pad_rows(x: Any, y: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets with `size` rows; targets of added rows are nan, or -1 for classes.
 
     Losses that know them do not count these rows: `padded_mse` and `padded_cross_entropy`.
     """
-    x, y = np.asarray(batch.x), np.asarray(batch.y)
-    return Batch(_filled(x, size, 0), _filled(y, size, no_target(y)))
-
-
-def no_target(y: np.ndarray) -> Any:
-    """The target of a row that only fills up a batch."""
-    return np.nan if np.issubdtype(y.dtype, np.floating) else -1
+    x, y = np.asarray(x), np.asarray(y)
+    nothing = np.nan if np.issubdtype(y.dtype, np.floating) else -1
+    return _filled(x, size, 0), _filled(y, size, nothing)
 
 
 def _filled(a: np.ndarray, size: int, value: Any) -> np.ndarray:

@@ -44,12 +44,14 @@ def extra(theta: Any, member: int) -> dict[str, Any]:
     The published code averages the cells' means, so that the output's single logit weighs a
     third, and takes sigmoid(-zeta).
     """
-    from mtnet.core.masks import fraction_updated  # not at the top: it imports JAX
+    import jax.numpy as jnp  # not at the top: `mtnet list` needs no JAX
+
+    from mtnet.core.masks import fraction_updated
 
     zeta = {cell: logits[member] for cell, logits in theta.zeta.items()}
     cells = {cell: float(fraction_updated(logits)) for cell, logits in zeta.items()}
     return {
-        "all logits": float(fraction_updated(np.concatenate(list(zeta.values())))),
+        "all logits": float(fraction_updated(jnp.concatenate(list(zeta.values())))),
         "as published": 1 - float(np.mean(list(cells.values()))),
         **cells,
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 from mtnet.errors import InputError
 from mtnet.export.network import ExportedNetwork, predictions
-from mtnet.export.onnx_table import encode_rows, random_columns, string
+from mtnet.export.onnx_table import encode_rows, random_columns
 from mtnet.plain.layers import Layer
 from mtnet.userdata.schema import encode_all
 from mtnet.version import __version__
@@ -178,4 +178,4 @@ def add_outputs(graph: Graph, network: ExportedNetwork, x: str) -> None:
     graph.add("Softmax", graph.add("Div", x, graph.constant(network.temperature)), named=p, axis=-1)
     best = graph.add("ArgMax", p, axis=1, keepdims=0)
     label = graph.output(name, TensorProto.STRING, ["examples"])
-    graph.add("Gather", string(graph, network.labels), best, named=label)
+    graph.add("Gather", graph.constant(network.labels, object), best, named=label)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from mtnet.userdata.schema import Column, Schema
 from mtnet.userdata.trees import Trees
@@ -79,14 +79,6 @@ def _trees(graph: Any, trees: Trees, raw: str) -> str:
 def _column_shape(graph: Any, raw: str) -> str:
     rows = graph.add("Shape", raw, start=0, end=1)
     return graph.add("Concat", rows, graph.constant([1], np.int64), axis=0)
-
-
-def string(graph: Any, texts: list[str]) -> str:
-    """A constant of texts."""
-    name = f"mtnet/constant{len(graph.constants)}"
-    encoded = [text.encode() for text in texts]
-    graph.constants.append(helper.make_tensor(name, TensorProto.STRING, [len(texts)], encoded))
-    return name
 
 
 def random_columns(schema: Schema, count: int, draw: np.random.Generator) -> dict[str, np.ndarray]:

@@ -34,7 +34,7 @@ def build_net(plan: NetSpec) -> Any:
     import jax.numpy as jnp
 
     shapes, other = eqx.partition(
-        _shapes(plan, jax.config.jax_enable_x64),
+        _shapes(plan, jax.dtypes.canonicalize_dtype(float)),
         lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct),
     )
     zeros = jax.tree.map(lambda s: jnp.asarray(np.zeros(s.shape, s.dtype)), shapes)
@@ -42,8 +42,8 @@ def build_net(plan: NetSpec) -> Any:
 
 
 @lru_cache(maxsize=32)
-def _shapes(plan: NetSpec, double: bool) -> Any:
-    """The network with shapes for arrays; drawing random weights would take longer."""
+def _shapes(plan: NetSpec, dtype: Any) -> Any:
+    """The network with shapes for arrays, of one precision; drawing weights would take longer."""
     import equinox as eqx
 
     return eqx.filter_eval_shape(_draw, plan)

@@ -191,7 +191,7 @@ def nearest_mean(means: np.ndarray) -> Layer:
     Computed from the centre of the means, where the products are smallest.
     """
     c = means.astype(np.float64)
-    absent = (np.abs(c) >= FAR).any(axis=1)
+    absent: np.ndarray = np.abs(c).max(axis=1) >= FAR
     centre = c[~absent].mean(axis=0) if not absent.all() else 0 * c[0]
     c = np.where(absent[:, None], 0, c - centre)
     bias = np.where(absent, NEVER, -np.sum(c * c, axis=1) - 2 * c @ centre)

@@ -33,6 +33,8 @@ class Progress(NamedTuple):
     """Mean query loss since the last report, one number per member."""
     validation: np.ndarray | None = None
     """Validation score of each member, if it was measured now."""
+    theta: Any = None
+    """Meta-parameters of all members."""
 
 
 class Position(NamedTuple):
@@ -91,7 +93,7 @@ def train(
                     line["validation"] = validate(at.state)
                     at = _keep_best(run, at, line["validation"])
                 write_metrics(log, line | {"seconds": at.seconds})
-                report(Progress(at.done, loss, line.get("validation")))
+                report(Progress(at.done, loss, line.get("validation"), at.state.theta))
                 due = _is_due(at.done, size, checkpoint_every, outer.iterations)
                 stop = bool(signals)  # a signal that comes later stops after the next chunk
                 if due or stop or _is_over(at, budget, deadline) or "validation" in line:
