@@ -65,7 +65,10 @@ def write_huggingface(network: ExportedNetwork, folder: Path) -> None:
 
 def write_onnx(network: ExportedNetwork, path: Path) -> None:
     """One ONNX graph, checked."""
-    from mtnet.export.onnx_graph import checked_model  # an extra
+    try:
+        from mtnet.export.onnx_graph import checked_model
+    except ModuleNotFoundError as error:
+        raise InputError(f"--to onnx needs {error.name}: pip install 'mtnet[onnx]'") from None
 
     write_file(path, checked_model(network).SerializeToString())
 

@@ -7,6 +7,9 @@ returned, the graph is compared with the network on random inputs.
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
 
 from mtnet.errors import InputError
 from mtnet.export.network import ExportedNetwork, predictions
@@ -14,15 +17,6 @@ from mtnet.export.onnx_table import encode_rows, random_columns
 from mtnet.plain.layers import Layer
 from mtnet.userdata.schema import encode_all
 from mtnet.version import __version__
-
-try:
-    import onnx
-    import onnxruntime
-except ModuleNotFoundError as error:
-    package = error.name or "onnx"
-    raise InputError(f"--to onnx needs {package}: pip install 'mtnet[onnx]'") from None
-
-from onnx import TensorProto, helper, numpy_helper
 
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8

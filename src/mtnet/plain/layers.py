@@ -91,7 +91,9 @@ def _mlp(take: Taker, spec: NetSpec) -> list[Layer]:
     if prefix:
         linear = _carry_last_input(linear)
     layers = [layer for pair in linear for layer in (_linear(*pair), RELU)]
-    return layers if spec.outputs is None else layers[:-1]
+    if spec.outputs is None and spec.depth > 1:
+        return layers
+    return layers[:-1]  # Equinox has no activation after a single layer
 
 
 def _carry_last_input(

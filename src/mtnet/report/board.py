@@ -47,7 +47,7 @@ class Board:
         self._writer: Any = None
         members = run.config.members
         sweeps = len({alpha for _, alpha in members}) > 1
-        self._names = [f"seed {s}, alpha {a:g}" if sweeps else f"seed {s}" for s, a in members]
+        self._names = [f"seed_{s}_alpha_{a:g}" if sweeps else f"seed_{s}" for s, a in members]
 
     def show(self, progress: Progress) -> None:
         """Write what is known after a chunk of iterations."""
