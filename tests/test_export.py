@@ -20,6 +20,7 @@ from mtnet.export import onnx_graph
 from mtnet.export.formats import as_json, write_huggingface, write_safetensors, write_torch
 from mtnet.export.network import ExportedNetwork, predictions
 from mtnet.export.onnx_graph import checked_model, random_inputs
+from mtnet.export.readme import LOADER
 from mtnet.files import arrays_of
 from mtnet.nets.spec import NetSpec
 from mtnet.plain.apply import apply_layers
@@ -242,3 +243,8 @@ def test_without_the_extra_one_line_says_what_to_install(model, monkeypatch, cap
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert main(["export", "model", "--to", "onnx"]) == 2
     assert "pip install 'mtnet[onnx]'" in capsys.readouterr().err
+
+
+def test_the_documents_show_the_loader_that_is_tested():
+    page = (Path(__file__).parent.parent / "docs" / "export.md").read_text()
+    assert LOADER.removeprefix("```python\n") in page
