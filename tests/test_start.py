@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_close
+from PIL import Image
 from test_export import table_network
 
 from mtnet import Batch, adapted
@@ -34,12 +35,24 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("words", ["--help", "list", "predict model rows.csv"])
+NEEDS_NONE = [
+    "--help",
+    "list",
+    "predict model rows.csv",
+    "classify --support a.png b.png --query a.png",
+]
+
+
+@pytest.mark.parametrize("words", NEEDS_NONE)
 def test_these_need_no_jax(words, tmp_path):
     net, network = table_network()
     with jax.enable_x64(False):
         save_model(tmp_path / "model.safetensors", Model(net, network.about))
     (tmp_path / "rows.csv").write_text("day,kind\n1,a\n")
+    for i, name in enumerate(("a.png", "b.png")):
+        pixels = np.full((40, 40), 255, np.uint8)
+        pixels[10:30, 10 + 8 * i : 14 + 8 * i] = 0
+        Image.fromarray(pixels).save(tmp_path / name)
     told = subprocess.run(
         [sys.executable, "-c", WITHOUT, *words.split()],
         cwd=tmp_path,

@@ -1,5 +1,6 @@
 """README.md of an exported network: what it is, how to use it, and what was measured."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from mtnet.report.markdown import table
 
 BASELINES = {"metric": str, "tasks": int, "rows": [{"method": str, "mean": (float, None)}]}
 COVERAGE = {"rows": [{"support_rows": int, "level": float, "coverage": float}]}
+METRICS = {"validation": [float]}
 """What is read of the files that `mtnet fit` writes to its run folder."""
 LOADER = """```python
 import json
@@ -42,7 +44,7 @@ def model_card(network: ExportedNetwork) -> str:
         LOADER,
         _use(network),
         "## Measured\n",
-        *_measured(about.get("base", {}).get("run")),
+        *_measured(network),
     ]
     return "\n".join(parts)
 
@@ -63,23 +65,45 @@ def _use(network: ExportedNetwork) -> str:
     return f"{first} The prediction is output * spread + mean of the target.\n"
 
 
-def _measured(folder: str | None) -> list[str]:
+def _measured(network: ExportedNetwork) -> list[str]:
     """Numbers of the run folder that the model was adapted from, if it is still there."""
-    found = []
+    folder = network.about.get("base", {}).get("run")
+    found = _validation(folder, network)
     baselines = _read(folder, "baselines.json", BASELINES)
     if baselines is not None:
         rows = [[r["method"], _number(r["mean"])] for r in baselines["rows"]]
         text = f"On {baselines['tasks']} tasks of groups that were not trained on:\n"
         found += [text, table(["method", baselines["metric"]], rows)]
     coverage = _read(folder, "calibration.json", COVERAGE)
-    if coverage is not None:
+    own = network.about.get("intervals", {}).get("tasks", {}).get(network.task)
+    if coverage is not None and own is not None:
         rows = [
             [str(r["support_rows"]), f"{100 * r['level']:g}", _number(r["coverage"])]
             for r in coverage["rows"]
+            if r["support_rows"] == own["rows"]
         ]
         found += ["Prediction intervals on groups that were not trained on:\n"]
         found += [table(["support rows", "level, %", "coverage, %"], rows)]
     return found or ["Nothing: the run folder is gone, or has no groups for testing.\n"]
+
+
+def _validation(folder: str | None, network: ExportedNetwork) -> list[str]:
+    """The best score on validation tasks, by which the network was chosen."""
+    scores = []
+    path = Path(folder or "") / "metrics.jsonl"
+    if folder is not None and path.is_file():
+        for line in path.read_text().splitlines():
+            with suppress(ValueError):  # damaged
+                values = parse_json(line)
+                if matches(values, METRICS):
+                    scores.append(sum(values["validation"]) / len(values["validation"]))
+    if not scores:
+        return []
+    if network.labels:
+        return [f"Accuracy on validation tasks of the run: {max(scores):.4g} %.\n"]
+    target = network.schema.target if network.schema else None
+    error = min(scores) ** 0.5 * (target.spread if target else 1.0)
+    return [f"Root mean square error on validation tasks of the run: {error:.4g}.\n"]
 
 
 def _read(folder: str | None, name: str, shape: Any) -> dict[str, Any] | None:
