@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,11 +14,12 @@ from helpers import assert_close
 from PIL import Image
 from test_export import table_network
 
-from mtnet import Batch, adapted
+from mtnet import Batch, BatchNorm, adapted, t_net
 from mtnet.adapted import Model, adapt_model
 from mtnet.build import build_learner
 from mtnet.config import configure
 from mtnet.core.adapt import adapt
+from mtnet.core.losses import cross_entropy, padded_cross_entropy, predict
 from mtnet.core.padding import pad_rows, padded_size
 from mtnet.methods import METHODS
 from mtnet.program_cache import trim_programs
@@ -124,3 +126,31 @@ def test_the_cache_keeps_what_was_used_last(tmp_path):
     trim_programs(tmp_path, bound=350)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0-cache", "4-cache", "5-cache"]
     trim_programs(Path(tmp_path / "no such folder"), bound=0)
+
+
+class Normed(eqx.Module):
+    """Two layers with a norm between them."""
+
+    first: eqx.nn.Linear
+    norm: BatchNorm
+    last: eqx.nn.Linear
+
+    def __call__(self, x):
+        return self.last(jnp.tanh(self.norm(self.first(x))))
+
+
+@pytest.mark.parametrize("statistics", ["inductive", "transductive"])
+def test_norms_do_not_count_the_examples_that_fill_up_a_support_set(statistics):
+    keys = jax.random.split(jax.random.key(0), 4)
+    first, last = eqx.nn.Linear(3, 4, key=keys[0]), eqx.nn.Linear(4, 3, key=keys[1])
+    net = Normed(first, BatchNorm(4), last)
+    x, y = jax.random.normal(keys[2], (5, 3)), jnp.array([0, 1, 2, 0, 1])
+    options = {"steps": 2, "alpha": 0.3, "statistics": statistics}
+    plain = t_net(net, loss=cross_entropy, **options)
+    padded = t_net(net, loss=padded_cross_entropy, **options)
+    theta, more = jax.jit(plain.init)(keys[3]), Batch(*map(jnp.asarray, pad_rows(x, y, 8)))
+    found = adapt(padded, theta, more, keys[3])
+    assert_close(found, adapt(plain, theta, Batch(x, y), keys[3]))
+    without = predict(found, x)
+    present = jnp.arange(8) < 5
+    assert_close(predict(found, more.x, present=present.astype(float))[:5], without)

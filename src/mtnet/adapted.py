@@ -29,7 +29,6 @@ from mtnet.nets.spec import NetSpec, build_net
 from mtnet.plain.apply import apply_layers
 from mtnet.plain.batches import batch_outputs
 from mtnet.plain.layers import plain_layers
-from mtnet.tasks import FAMILIES
 
 KEY = 0
 """Fixed seed of the masks, so that adapting is reproducible."""
@@ -93,11 +92,11 @@ def adapt_model(
 ) -> Model:
     """Adapt to a support set; `about` is added to the model's description.
 
-    A gradient method for tables adapts to a support set that is padded to 8, 16, 32, ... rows: up
-    to rounding the same, and another number of rows is rarely compiled again.
+    A gradient method adapts to a support set that is padded to 8, 16, 32, ... examples: up to
+    rounding the same, and another number of examples is rarely compiled again.
     """
     rows = len(support.x)
-    padded = not (METHODS[config.method].embeds or FAMILIES[config.family].images)
+    padded = not METHODS[config.method].embeds
     examples = support
     if padded:
         examples = Batch(*map(jnp.asarray, pad_rows(*support, padded_size(rows))))

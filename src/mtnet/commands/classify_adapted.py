@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mtnet.build import build_learner, net_spec
+from mtnet.build import build_learner, net_spec, padded_loss
 from mtnet.config import Config
 from mtnet.core.losses import predict
+from mtnet.core.padding import pad_rows, padded_size
 from mtnet.core.types import Batch
 from mtnet.files import arrays_of
 from mtnet.methods import METHODS
@@ -34,15 +35,17 @@ def adapted(name: str) -> tuple[Config, dict[str, Any], Logits]:
 
 
 def moved_logits(trained: TrainedNetwork, support: Support, x: np.ndarray) -> np.ndarray:
-    """Of a method that moves weights. Only adapting is compiled, for any number of queries."""
+    """Of a method that moves weights: only adapting is compiled, for any number of queries and few
+    sizes of the support set."""
     config = trained.config
-    learner = build_learner(config, ways=support.ways)
+    learner = build_learner(config, ways=support.ways, loss=padded_loss(config))
 
     @partial(jax.jit, compiler_options=RUN_ONCE)
     def adapt(theta: Any, batch: Batch) -> Any:
         return eqx.filter(learner.adapt(theta, batch, jax.random.key(0)), eqx.is_array)
 
-    net = adapt(trained.theta, Batch(jnp.asarray(support.x), jnp.asarray(support.y)))
+    examples = pad_rows(support.x, support.y, padded_size(len(support.x)))
+    net = adapt(trained.theta, Batch(*map(jnp.asarray, examples)))
     frozen = config.inner.statistics == "inductive"
     about = {"spec": net_spec(config, support.ways)._asdict(), "frozen_stats": frozen}
     layers = plain_layers(arrays_of(net), about)

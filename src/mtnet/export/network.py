@@ -57,6 +57,9 @@ def network_of(model: Predictors, task: str | None, source: str) -> ExportedNetw
             f"{source} normalises the images of a call together, so it is no network of one image: "
             "fit with --statistics inductive, then adapt and export again"
         )
+    arrays = [array for layer in predictor.layers for array in layer.arrays.values()]
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise InputError(f"{source} has weights that are not finite: adapt again")
     return ExportedNetwork(model.about, task, predictor.labels, predictor.layers)
 
 
