@@ -29,6 +29,7 @@ bench: .venv-bench/ready
 	$(BENCH)/python bench/embedding.py
 	taskset -c 0 $(BENCH)/python bench/pooled.py
 	$(BENCH)/python bench/processes.py
+	$(BENCH)/python bench/start.py
 	$(BENCH)/python bench/scale.py
 
 clean:

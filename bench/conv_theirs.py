@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import grad, grad_and_value, vmap
 from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, max_pool2d, pad
 
-from mtnet.core.norms import EPSILON
+from mtnet.core.options import EPSILON
 
 
 class Work(NamedTuple):

@@ -27,8 +27,7 @@ from torch.nn.functional import (
 
 from mtnet.build import build_learner, load_data
 from mtnet.config import Config
-from mtnet.core.norms import EPSILON
-from mtnet.methods.metric_based import COSINE_SCALE
+from mtnet.core.options import COSINE_SCALE, EPSILON
 
 Embed = Callable[[Tensor], Tensor]
 

@@ -25,7 +25,7 @@ from mtnet.datasets.nearest_pixels import accuracies, nearest_neighbour_accuracy
 from mtnet.datasets.omniglot import OMNIGLOT, decode, split
 from mtnet.datasets.prepare import check_counts, check_lists, listing, prepare_image_set
 from mtnet.evaluation.measure import measure
-from mtnet.storage.networks import pretrained_names
+from mtnet.storage.pretrained import pretrained_names
 
 
 def real(name):

@@ -60,7 +60,7 @@ def lossy(name):
     except BaseException:
         pass
 
-cli.import_module, cli.cache_compilations = lossy, lambda: None
+cli.import_module = lossy
 sys.exit(cli.main(["list"]))
 """
     result = python("-c", code)
@@ -72,7 +72,6 @@ def test_an_interrupted_command_is_one_line_and_status_130(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "import_module", interrupted)
-    monkeypatch.setattr(cli, "cache_compilations", lambda: None)
     before = signal.getsignal(signal.SIGINT)
     assert cli.main(["list"]) == 130
     assert capsys.readouterr().err == "mtnet: stopped by Ctrl-C\n"
@@ -202,7 +201,7 @@ def test_export_adds_the_suffix_as_adapt_does(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(export, "history", lambda *arguments: {})
     monkeypatch.setattr(export, "save_network", lambda path, *rest: saved.append(path))
     for name in ("net", "net.safetensors", "net.v2"):
-        export.export(tmp_path, Path(name))
+        export.export(tmp_path, (Path(name),))
     assert saved == [with_suffix(Path(name)) for name in ("net", "net.safetensors", "net.v2")]
     assert {path.suffix for path in saved} == {".safetensors"}
 

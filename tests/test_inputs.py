@@ -67,8 +67,9 @@ rules.RULES["tm-sgd"] = rules.Rule(T=True, mask="row", rates=True)
 
 import jax, mtnet
 from mtnet import methods
+from mtnet.methods.gradient import by_rule
 from mtnet.experiments.table1 import trainings
-methods.METHODS["tm-sgd"] = methods.Method("both", methods.gradient.by_rule("tm-sgd"))
+methods.METHODS["tm-sgd"] = methods.Method("both", by_rule("tm-sgd"))
 learner = methods.make("tm-sgd", mtnet.mlp(1, 1, 4, 1), steps=2)
 theta, episode = learner.init(jax.random.key(0)), mtnet.sine(3, 3).sample(jax.random.key(1))
 slope = jax.grad(learner.loss)(theta, episode, jax.random.key(2))

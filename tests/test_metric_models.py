@@ -25,7 +25,7 @@ from mtnet.evaluation.baselines import Support
 from mtnet.files import arrays_of, read_arrays
 from mtnet.methods import METHODS, make
 from mtnet.nets.mlp import features
-from mtnet.storage import networks
+from mtnet.storage import networks, pretrained
 from mtnet.storage.run_folder import load_best_member, open_run
 from mtnet.userdata.new_tasks import read_supports
 from mtnet.userdata.schema import from_plain
@@ -198,7 +198,7 @@ def test_a_class_without_examples_is_never_predicted_nor_trained_on(method):
 def test_a_body_by_name_is_the_body_of_its_file():
     common = {"method": "mt-net", "family": "omniglot"}
     by_name = configure(init_from=GREY, **common)
-    by_path = configure(init_from=str(networks.pretrained_path(GREY)), **common)
+    by_path = configure(init_from=str(pretrained.pretrained_path(GREY)), **common)
     one, other = (init_members(c, networks.load_body(c)) for c in (by_name, by_path))
     assert all(map(np.array_equal, jax.tree.leaves(one.theta), jax.tree.leaves(other.theta)))
     with pytest.raises(InputError, match="there is no file nowhere; pretrained networks: "):
@@ -213,7 +213,7 @@ def test_images_start_from_the_network_for_their_kind(tmp_path, monkeypatch, cap
     theta = build_learner(config).init(KEY)
     Path("box").mkdir()
     networks.save_network(Path(f"box/{COLOUR}.safetensors"), config, theta, {})
-    monkeypatch.setattr(networks, "PRETRAINED", tmp_path / "box")
+    monkeypatch.setattr(pretrained, "PRETRAINED", tmp_path / "box")
     image_folder(Path("grey"), classes=2, each=1)
     assert pretrained_start(Path("grey")) == Start(32, {})  # the box has none for drawings
     image_folder(Path("colour"), classes=2, each=1)

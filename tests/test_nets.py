@@ -13,7 +13,8 @@ import mtnet
 from mtnet import Batch, Episode, InputError, predict
 from mtnet.core import rules
 from mtnet.core.losses import accuracy, cross_entropy
-from mtnet.core.norms import EPSILON, BatchNorm, freeze_batch_stats
+from mtnet.core.norms import BatchNorm, freeze_batch_stats
+from mtnet.core.options import EPSILON
 from mtnet.nets import convolve
 from mtnet.nets.conv import Conv2d, use_eqx_conv, use_fast_conv
 from mtnet.nets.conv4 import conv4, conv_init

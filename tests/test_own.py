@@ -19,6 +19,7 @@ from mtnet.cli import main
 from mtnet.core.adapt import predict_compiled
 from mtnet.files import read_arrays, write_arrays
 from mtnet.storage import models
+from mtnet.storage.model_files import model_header
 from mtnet.tasks.groups import distinct, group_tasks, sort_by_group
 from mtnet.userdata import schema as schemas
 
@@ -175,7 +176,7 @@ def test_inspect_tells_what_a_task_has_moved(fitted, capsys):
     assert main(["adapt", str(fitted / "rows"), "new.csv", "--out", "model"]) == 0
     assert main(["inspect", "model"]) == 0
     assert width("model.png") > 100
-    cells = models.model_header(Path("model.safetensors"))["cells"]
+    cells = model_header(Path("model.safetensors"))["cells"]
     for facts in cells.values():
         assert 0 < facts["moved"] < 10
         assert facts["rank"] <= facts["rows"] == len(facts["spectrum"])

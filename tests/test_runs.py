@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mtnet.config import configure
-from mtnet.errors import InputError
+from mtnet.errors import Diverged, InputError
 from mtnet.files import unpack, write_atomically
 from mtnet.storage import run_folder as rundir
 from mtnet.storage.checkpoints import list_checkpoints, load_state, save_state
@@ -22,7 +22,7 @@ from mtnet.storage.run_folder import load_latest
 from mtnet.tasks.groups import sort_by_group
 from mtnet.training import budget
 from mtnet.training.budget import planned
-from mtnet.training.loop import Diverged, train
+from mtnet.training.loop import train
 from mtnet.userdata import dataset
 
 TINY = configure(width=4, depth=1, meta_batch=2, iterations=3_000, seeds=(0, 1))

@@ -10,12 +10,12 @@ import pytest
 
 from mtnet.cli import main
 from mtnet.config import configure
+from mtnet.errors import Lost
 from mtnet.experiments.sweep import Sweep, ranked, run_sweep, score
 from mtnet.experiments.sweep_file import draw_ranges, read_sweep
 from mtnet.report.sweep import sweep_figure
 from mtnet.storage.run_folder import create_run, open_run
 from mtnet.tasks.groups import sort_by_group
-from mtnet.training.channel import Lost
 from mtnet.training.processes import folder_for, workers
 from mtnet.userdata.dataset import write_dataset
 

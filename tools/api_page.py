@@ -25,6 +25,7 @@ TOPICS = {
 PLACES = {
     "core.types": "types",
     "core.inner": "types",
+    "core.options": "types",
     "errors": "types",
     "core.losses": "losses",
     "core.norms": "nets",

@@ -10,17 +10,15 @@ import numpy as np
 from jaxtyping import Array
 
 from mtnet.adapted import KEY, Model, describe, predictor_shapes
-from mtnet.build import build_learner, is_classification, net_spec
+from mtnet.build import build_learner, net_spec, padded_loss
 from mtnet.config import Config
-from mtnet.core.losses import padded_cross_entropy, padded_mse
+from mtnet.core.padding import pad_rows, padded_size
 from mtnet.core.types import Batch, MetaParams
 from mtnet.files import Arrays, arrays_of, fill_network
 from mtnet.methods import METHODS
 
 TASKS_PER_VMAP = 256
 ROWS_PER_VMAP = 1024
-FEWEST = 8
-"""Support sets are padded to at least this many rows."""
 
 
 class TaskSupport(NamedTuple):
@@ -106,26 +104,15 @@ def _stack(config: Config, ways: int | None, size: int) -> Stack:
     return Stack(int(net_spec(config, ways).outputs or 0), 0)
 
 
-def padded_size(rows: int) -> int:
-    """The next power of two, so that few sizes are compiled."""
-    return max(FEWEST, 1 << (rows - 1).bit_length())
-
-
 def stack_padded(supports: Sequence[TaskSupport], size: int) -> Batch:
     """Support sets of `size` rows each; targets of added rows are nan, or -1 for classes."""
-    x = np.zeros((len(supports), size, *supports[0].x.shape[1:]), np.float32)
-    y_first = supports[0].y
-    no_target = np.nan if np.issubdtype(y_first.dtype, np.floating) else -1
-    y = np.full((len(supports), size, *y_first.shape[1:]), no_target, y_first.dtype)
-    for i, support in enumerate(supports):
-        x[i, : len(support.x)], y[i, : len(support.y)] = support.x, support.y
-    return Batch(jnp.asarray(x), jnp.asarray(y))
+    each = [pad_rows(support.x, support.y, size) for support in supports]
+    return Batch(*(jnp.asarray(np.stack(part)) for part in zip(*each, strict=True)))
 
 
 @eqx.filter_jit
 def _adapt(config: Config, ways: int | None, theta: MetaParams, supports: Batch) -> Any:
-    loss = padded_cross_entropy if is_classification(config) else padded_mse
-    learner = build_learner(config, config.members[0][1], ways, loss=loss)
+    learner = build_learner(config, config.members[0][1], ways, loss=padded_loss(config))
     key = jax.random.key(KEY)  # as `adapt_model`: every task has the same masks
 
     def one(support: Batch) -> Any:

@@ -11,9 +11,10 @@ from mtnet.core.adapt import adapt, adapt_many
 from mtnet.core.cells import fold, split
 from mtnet.core.evaluate import evaluate, summarise
 from mtnet.core.initialise import truncated_normal
-from mtnet.core.inner import AdaptConfig, Theta
+from mtnet.core.inner import Theta
 from mtnet.core.losses import accuracy, cross_entropy, mse, predict
 from mtnet.core.norms import BatchNorm, freeze_batch_stats
+from mtnet.core.options import AdaptConfig
 from mtnet.core.trainer import MetaTraining, meta_train
 from mtnet.core.types import AdaptInfo, Batch, Episode, Family, Learner
 from mtnet.errors import InputError

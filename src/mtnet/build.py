@@ -2,16 +2,18 @@
 
 import dataclasses
 import inspect
+from functools import lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax import dtypes
 from jaxtyping import Array
 
 from mtnet.config import Config
 from mtnet.core.initialise import truncated_normal
-from mtnet.core.losses import accuracy, predict
+from mtnet.core.losses import accuracy, padded_cross_entropy, padded_mse, predict
 from mtnet.core.outer import TrainState, init_state
 from mtnet.core.types import Batch, Family, Learner, Loss
 from mtnet.datasets import open_images
@@ -84,6 +86,13 @@ def is_classification(config: Config) -> bool:
 
 def _support_shapes(config: Config) -> Batch:
     """Shapes and types of a task's support set."""
+    data = dataset.modified(config.tasks.data) if FAMILIES[config.family].own else 0
+    return _traced_support(config, data, dtypes.canonicalize_dtype(float))
+
+
+@lru_cache(maxsize=64)
+def _traced_support(config: Config, modified: int, dtype: Any) -> Batch:
+    """One tracing per config, version of its data and precision: it is asked for many times."""
     draw = lambda key, data: build_family(config, data).draw(key).support  # noqa: E731
     return jax.eval_shape(draw, jax.random.key(0), _data_shapes(config))
 
@@ -144,6 +153,11 @@ def build_learner(
         options["outputs"] = _outputs(config, y)
     options["features"] = jax.eval_shape(lambda x: predict(net, x), x).shape[-1]
     return make(config.method, net, **known(config.method, options))
+
+
+def padded_loss(config: Config) -> Loss:
+    """The loss of support sets that are padded (`mtnet.core.padding`)."""
+    return padded_cross_entropy if is_classification(config) else padded_mse
 
 
 def build_optimiser(config: Config) -> optax.GradientTransformation:

@@ -12,9 +12,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from pathlib import Path
 
-from mtnet.errors import InputError, check_name, printable
+from mtnet.errors import Diverged, InputError, Lost, Stopped, check_name, printable
 from mtnet.version import __version__
 
 COMMANDS: dict[str, dict[str, str]] = {  # group -> command -> what it does
@@ -89,10 +88,10 @@ def run(name: str, arguments: Sequence[str]) -> int:
     """Run one command; returns the exit status."""
     check_name("command", name, [name for group in COMMANDS.values() for name in group])
     with exit_on_interrupt():
-        cache_compilations()
+        from mtnet.program_cache import keep_programs, trim_programs  # imports NumPy
+
+        keep_programs()
         command = import_module(f"mtnet.commands.{name}")
-        from mtnet.training.channel import Lost
-        from mtnet.training.loop import Diverged, Stopped
 
     try:
         command.main(arguments)
@@ -102,6 +101,9 @@ def run(name: str, arguments: Sequence[str]) -> int:
         return fail(str(error), 1)
     except Stopped as error:
         return fail(str(error), 130)
+    finally:
+        if "jax" in sys.modules:
+            trim_programs()
     return 0
 
 
@@ -135,15 +137,6 @@ def help_text() -> str:
         lines += ["", f"{group}:", *(f"  {name:10} {about}" for name, about in commands.items())]
     lines += ["", "mtnet COMMAND --help shows the options; mtnet --version the version."]
     return "\n".join(lines)
-
-
-def cache_compilations() -> None:
-    """Keep compiled programs between runs; set in the environment, which worker processes read."""
-    import jax
-
-    default = str(Path.home() / ".cache" / "mtnet" / "jax")
-    folder = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", default)
-    jax.config.update("jax_compilation_cache_dir", folder)
 
 
 def fail(message: str, status: int) -> int:

@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mtnet.check_data import matches
-from mtnet.core.inner import AdaptConfig
+from mtnet.core.options import AdaptConfig
 from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
 from mtnet.tasks import FAMILIES
@@ -147,7 +147,7 @@ class Config:
             raise InputError(f"{self.family} does not read a dataset file: remove data")
         if self.outer.validate_every and not family.splits:
             raise InputError(f"{self.family} has no validation tasks: remove validate_every")
-        if self.net.shared_head and "shared_head" not in method.takes:
+        if self.net.shared_head and not method.shares_head:
             raise InputError(f"{self.method} has no head to share: remove shared_head")
         any_ways = method.any_ways or self.net.shared_head
         if tasks.train_ways not in (None, tasks.ways) and not any_ways:
@@ -192,7 +192,7 @@ def configure(**settings: Any) -> Config:
         check_name("setting", name, NAMES)
     preset = FAMILIES[settings["family"]].preset if settings.get("family") in FAMILIES else {}
     method = METHODS.get(settings.get("method", Config.method))
-    if method and "shared_head" not in method.takes:  # it needs none
+    if method and not method.shares_head:  # it needs none
         preset = {name: value for name, value in preset.items() if name != "shared_head"}
     return _grouped(preset | settings)
 

@@ -1,4 +1,4 @@
-"""The one error that users see, and the checks of names and options that raise it."""
+"""The errors that users see, in one line, and the checks of names and options that raise them."""
 
 import difflib
 import inspect
@@ -21,6 +21,18 @@ SYNONYMS = {
 
 class InputError(ValueError):
     """An input is not valid: one line that names the value and says what to do."""
+
+
+class Diverged(RuntimeError):
+    """A loss is not finite; the last checkpoint is from before it."""
+
+
+class Stopped(RuntimeError):
+    """Training was asked to stop (SIGINT or SIGTERM); a checkpoint has been written."""
+
+
+class Lost(RuntimeError):
+    """Another process ended, or cannot be reached."""
 
 
 LONGEST = 2000

@@ -1,7 +1,8 @@
 """The one file format: safetensors with a JSON header. Reading a file never runs code.
 
 The header holds the kind of the file, the version of the format, the version of mtnet, and a
-SHA-256 of everything else in the file, so that damage is noticed.
+SHA-256 of everything else in the file, so that damage is noticed. JAX is
+imported only where arrays become a PyTree.
 """
 
 import glob
@@ -14,9 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -141,12 +139,17 @@ def is_temporary(name: str) -> bool:
 
 def leaves_by_name(tree: Any) -> dict[str, Any]:
     """The leaves of a PyTree by their path."""
+    import jax
+
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path): leaf for path, leaf in flat}
 
 
 def fill_tree(like: Any, arrays: Arrays) -> Any:
     """A PyTree with the structure of `like` and these leaves; ValueError names one that differs."""
+    import jax
+    import jax.numpy as jnp
+
     wanted = leaves_by_name(like)
     for name, leaf in wanted.items():
         if name not in arrays:
@@ -159,6 +162,9 @@ def fill_tree(like: Any, arrays: Arrays) -> Any:
 
 def fill_network(net: Any, arrays: Arrays) -> Any:
     """A network, or the shapes of one, with its arrays replaced by these."""
+    import equinox as eqx
+    import jax
+
     is_leaf = lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
     like, static = eqx.partition(net, is_leaf)
     return eqx.combine(fill_tree(like, arrays), static)
@@ -166,6 +172,8 @@ def fill_network(net: Any, arrays: Arrays) -> Any:
 
 def arrays_of(net: Any) -> Arrays:
     """A network's arrays by name, for `fill_network`."""
+    import equinox as eqx
+
     return {n: np.asarray(a) for n, a in leaves_by_name(eqx.filter(net, eqx.is_array)).items()}
 
 

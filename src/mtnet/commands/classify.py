@@ -2,32 +2,28 @@
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from mtnet.build import build_learner
 from mtnet.commands.common import console, plain_table
 from mtnet.commands.parse import Flag, OptionalStr, Paths, Strings, run as run_command
-from mtnet.core.losses import predict
-from mtnet.core.types import Batch
+from mtnet.config import Config
 from mtnet.errors import InputError
-from mtnet.methods import METHODS
-from mtnet.storage import load
-from mtnet.storage.networks import TrainedNetwork
-from mtnet.tasks.episodes import as_floats
+from mtnet.files import Arrays, read_arrays
+from mtnet.nets.spec import NetSpec
+from mtnet.plain.apply import softmax
+from mtnet.plain.batches import COMPARE, Support, compare, trained_layers
+from mtnet.storage.pretrained import find_file, not_its_network, read_network_file
+from mtnet.tasks import FAMILIES
 from mtnet.userdata.drawings import drawing
-from mtnet.userdata.image_folder import read_images
+from mtnet.userdata.image_folder import as_inputs, read_images
 
 FIVE, ANY = "omniglot-5way-mt-net", "omniglot-any-prototypical"
 PHOTOGRAPHS = "mini-imagenet-classifier"
 PHOTOGRAPH_SIZE = 84
 """Height and width in mini-ImageNet."""
-RUN_ONCE = {"xla_backend_optimization_level": 0}
-"""The program runs once, so compiling it fast matters more than running it fast."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -63,8 +59,9 @@ def classify(
     if not query:
         raise InputError("give at least one image to classify: --query x.png")
     read = READERS[trained.config.family]
-    x, queries = (jnp.asarray(read(list(group))) for group in (support, query))
-    probabilities = class_probabilities(trained, Batch(x, jnp.asarray(y)), queries, len(names))
+    x, queries = (read(list(group)) for group in (support, query))
+    logits = trained.logits(Support(x, np.array(y, np.int32), len(names)), queries)
+    probabilities = softmax(logits / trained.about.get("temperature", 1.0))
     table = plain_table("image", "label", *names, right=names)
     for image, p in zip(short_names(query), probabilities, strict=True):
         table.add_row(image, names[int(p.argmax())], *(f"{value:.3f}" for value in p))
@@ -98,51 +95,69 @@ def default_network(ways: int, photographs: bool) -> str:
     return FIVE if ways == 5 else ANY
 
 
-def load_images_network(name: str) -> TrainedNetwork:
+class ImagesNetwork(NamedTuple):
     """A network that was trained on characters or photographs."""
-    trained = load(name)
-    if not isinstance(trained, TrainedNetwork):
-        raise InputError(f"{name} is not a meta-trained network: mtnet export writes one")
-    if trained.config.family not in READERS:
-        known = " or ".join(READERS)
-        raise InputError(f"{name} was trained on {trained.config.family}, not on {known}")
-    return trained
+
+    config: Config
+    about: dict[str, Any]
+    logits: Callable[[Support, np.ndarray], np.ndarray]
+    """Of queries, given the examples of a task."""
+
+
+def load_images_network(name: str) -> ImagesNetwork:
+    """A network file, a run folder, or a network that comes with mtnet."""
+    if not Path(name).is_dir():
+        path = find_file(name)
+        if read_arrays(path)[1]["kind"] != "network":
+            raise InputError(f"{name} is not a meta-trained network: mtnet export writes one")
+        config, arrays, about = read_network_file(path)
+        check_family(name, config)
+        if config.method in COMPARE:
+            return ImagesNetwork(config, about, compared(config, arrays, name))
+    from mtnet.commands.classify_adapted import adapted  # not at the top: it imports JAX
+
+    config, about, logits = adapted(name)
+    check_family(name, config)
+    return ImagesNetwork(config, about, logits)
+
+
+def compared(
+    config: Config, arrays: Arrays, name: str
+) -> Callable[[Support, np.ndarray], np.ndarray]:
+    """Logits of a method that compares features; nothing is compiled."""
+    _, _, height, width, channels = FAMILIES[config.family].shape or (0, 0, 0, 0, 0)
+    net = config.net
+    spec = NetSpec("conv4", (channels, height, width), None, net.filters, pool=net.pool)
+    try:
+        layers = trained_layers(arrays, spec)
+    except ValueError as error:
+        raise not_its_network(name, error) from None
+    together = config.inner.statistics == "transductive"
+    return lambda support, x: compare(config.method, layers, support, x, together=together)
+
+
+def check_family(name: str, config: Config) -> None:
+    """Raise an InputError if the network is for other inputs."""
+    if config.family not in READERS:
+        raise InputError(f"{name} was trained on {config.family}, not on {' or '.join(READERS)}")
 
 
 def read_drawings(paths: list[Path]) -> np.ndarray:
     return np.stack([drawing(path) for path in paths])
 
 
-def read_photographs(paths: list[Path]) -> jax.Array:
-    return as_floats(jnp.asarray(read_images(paths, PHOTOGRAPH_SIZE, colour=True)))
+def read_photographs(paths: list[Path]) -> np.ndarray:
+    return as_inputs(read_images(paths, PHOTOGRAPH_SIZE, colour=True))
 
 
-READERS: dict[str, Callable[[list[Path]], np.ndarray | jax.Array]] = {
+READERS: dict[str, Callable[[list[Path]], np.ndarray]] = {
     "omniglot": read_drawings,
     "mini-imagenet": read_photographs,
 }
 """How images are read, by the family that a network was trained on."""
 
 
-def check_classes(network: str, trained: TrainedNetwork, ways: int) -> None:
+def check_classes(network: str, trained: ImagesNetwork, ways: int) -> None:
     needed = trained.config.tasks.ways
     if not trained.config.any_ways and ways != needed:
         raise InputError(f"{network} needs {needed} classes; there are {ways}")
-
-
-def class_probabilities(
-    trained: TrainedNetwork, support: Batch, queries: jax.Array, ways: int
-) -> np.ndarray:
-    """(queries, ways)."""
-    temperature = trained.about.get("temperature", 1.0)
-
-    @partial(jax.jit, compiler_options=RUN_ONCE)
-    def adapt_and_predict(support: Batch, queries: jax.Array) -> jax.Array:
-        learner = build_learner(trained.config, ways=ways)
-        net = learner.adapt(trained.theta, support, jax.random.key(0))
-        if METHODS[trained.config.method].any_ways:  # its norms see the support set already
-            return jax.nn.softmax(predict(net, queries) / temperature)
-        together = jnp.concatenate([support.x, queries])  # one query alone has poor statistics
-        return jax.nn.softmax(predict(net, together) / temperature)[len(support.x) :]
-
-    return np.asarray(adapt_and_predict(support, queries))

@@ -108,6 +108,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
         budget: OptionalStr = None,
         tune: Flag = False,
         baselines: NoFlag = True,
+        tensorboard: Flag = False,
     ) -> None:
         """Learn from many small tasks; mtnet adapt then learns a new one.
 
@@ -133,6 +134,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
                 rest is for measuring. What is running then is completed.
             tune: First choose base, waves, width, steps and alpha on the validation groups.
             baselines: Skip the comparison with ridge regression, boosting and others.
+            tensorboard: Write event files for TensorBoard to the folder tensorboard of the run.
         """
         config = default.replace(seeds=(seed,), **flat_values(settings))
         columns: dict[str, Any] = {
@@ -152,7 +154,7 @@ def fit_table(default: Config, flags: Any) -> Callable[..., None]:
                 return prepare_rows(rows, **added)
             return tune_rows(rows, config, added, for_tuning)
 
-        prepare_and_train(prepare, config, out, baselines, seconds)
+        prepare_and_train(prepare, config, out, baselines, seconds, tensorboard=tensorboard)
 
     return fit
 
@@ -172,6 +174,7 @@ def fit_images(default: Config, flags: Any, start: Start) -> Callable[..., None]
         processes: OptionalInt = None,
         restart: int = 0,
         baselines: NoFlag = True,
+        tensorboard: Flag = False,
     ) -> None:
         """Learn from many classes of images; mtnet adapt then learns new classes.
 
@@ -191,12 +194,14 @@ def fit_images(default: Config, flags: Any, start: Start) -> Callable[..., None]
             processes: Processes that share each meta-batch, one core each.
             restart: Resume by itself so many times if a process is lost.
             baselines: Skip the comparison with nearest neighbours and logistic regression.
+            tensorboard: Write event files for TensorBoard to the folder tensorboard of the run.
         """
         check_positive(size=size)
         together = choose_launch(processes, restart=restart)
         config = default.replace(seeds=(seed,), **flat_values(settings))
         config = choose_start(config, start, size, random_weights)
         prepare = lambda: read_image_folder(images, config, size)  # noqa: E731
-        prepare_and_train(prepare, config, out, baselines, duration(budget), together)
+        seconds = duration(budget)
+        prepare_and_train(prepare, config, out, baselines, seconds, together, tensorboard)
 
     return fit

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from mtnet.commands.board import check_tensorboard
 from mtnet.commands.common import console
 from mtnet.commands.fit_data import Prepared
 from mtnet.commands.fit_page import write_page
@@ -27,9 +28,11 @@ def prepare_and_train(
     baselines: bool,
     budget: float | None,
     together: Launch | None = None,
+    tensorboard: bool = False,
 ) -> None:
     """Read the data, write them to the run folder, train there, and report."""
     began = time.monotonic()
+    check_tensorboard(tensorboard)
     folder = out or free_folder(Path("runs"), config)
     check_free(folder, config)
     data = prepare()
@@ -49,7 +52,7 @@ def prepare_and_train(
     run = create_run(folder, planned)
     if data.tuned:
         write_trials(folder, data.tuned)
-    train_with_bars(run, together, deadline=deadline)
+    train_with_bars(run, together, tensorboard=tensorboard, deadline=deadline)
     summary = report(run, baselines, None if budget is None else began + budget)
     page = write_page(run, summary)
     examples = "FILE" if config.family == "table" else "FOLDER"

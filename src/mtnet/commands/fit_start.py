@@ -7,7 +7,8 @@ from mtnet.build import net_spec
 from mtnet.commands.common import console
 from mtnet.config import Config
 from mtnet.errors import InputError
-from mtnet.storage.networks import find_network, pretrained_names
+from mtnet.storage.networks import find_network
+from mtnet.storage.pretrained import pretrained_names
 from mtnet.userdata.image_folder import images_by_class
 from mtnet.userdata.open_image import has_colour
 

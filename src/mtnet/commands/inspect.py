@@ -13,7 +13,7 @@ from mtnet.commands.common import console, save_figure, warn
 from mtnet.commands.parse import OptionalPath, run as run_command
 from mtnet.methods import METHODS
 from mtnet.report.cells import cells_figure
-from mtnet.storage import models
+from mtnet.storage.model_files import model_header
 from mtnet.storage.names import with_suffix
 from mtnet.storage.run_folder import Run, load_best_member, open_run
 from mtnet.userdata.new_tasks import some
@@ -49,7 +49,7 @@ def inspect(
         cells, title = summary_of_run(run)
         default = path / "inspect.png"
     else:
-        about = models.model_header(path)
+        about = model_header(path)
         if "memory" in about:
             console.print(memory_line(about), highlight=False)
             return

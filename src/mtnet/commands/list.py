@@ -37,6 +37,6 @@ def list_() -> None:
         abilities.add_column(column)
     yes = lambda able: "yes" if able else "no"  # noqa: E731
     for name, method in METHODS.items():
-        ways = "with --shared-head" if "shared_head" in method.takes else yes(method.any_ways)
+        ways = "with --shared-head" if method.shares_head else yes(method.any_ways)
         abilities.add_row(f"  {name}", method.adapts, yes(method.regression), ways)
     console.print(abilities)

@@ -10,11 +10,10 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
-from unittest.mock import patch
 
 import tyro
 
@@ -67,7 +66,7 @@ def parse(kind: Any, prog: str, arguments: Sequence[str], **options: Any) -> tup
     width = min(WIDTH, shutil.get_terminal_size().columns)
     try:
         with (
-            patch.dict(os.environ, COLUMNS=str(width)),
+            columns(width),
             redirect_stdout(texts),
             redirect_stderr(messages),
         ):
@@ -84,6 +83,20 @@ def parse(kind: Any, prog: str, arguments: Sequence[str], **options: Any) -> tup
             print("\n".join(wrap(line, width) for line in texts.getvalue().splitlines()))
             raise
         raise InputError(f"{one_line(messages.getvalue())}; see {prog} --help") from None
+
+
+@contextmanager
+def columns(width: int) -> Iterator[None]:
+    """Texts are as wide as this."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(width)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
 
 
 class Captured(io.StringIO):

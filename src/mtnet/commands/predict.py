@@ -5,23 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import tyro
 
-from mtnet.adapted import Model
-from mtnet.adapted_tasks import TaskModels, predict_tasks
 from mtnet.commands.common import console, plain_table, save_figure, warn
 from mtnet.commands.parse import OptionalFloat, OptionalPath, run as run_command
-from mtnet.core.adapt import predict_compiled
 from mtnet.core.conformal import check_level
 from mtnet.errors import InputError
-from mtnet.report.cells import contact_sheet
-from mtnet.storage import models
+from mtnet.plain.apply import softmax
 from mtnet.storage.calibration import half_widths
-from mtnet.tasks.episodes import as_floats
+from mtnet.storage.predictors import Predictors, load_predictors
 from mtnet.userdata import image_folder, schema as schemas, table_files
 from mtnet.userdata.new_tasks import Inputs, read_inputs, some
 
@@ -54,13 +48,13 @@ def predict(
     """
     if not inputs:
         raise InputError("give a table or images to predict for")
-    loaded = models.load_model(model, run)
+    loaded = load_predictors(model, run)
     table = loaded.about["kind"] == "table"
     wanted = "one table: CSV, TSV or Parquet" if table else "images"
     for path in inputs:
         if path.is_dir() or table_files.is_table(path) != table or (table and len(inputs) > 1):
             raise InputError(f"{model} predicts for {wanted}, not for {path}")
-    if isinstance(loaded, TaskModels) or table:
+    if loaded.many or table:
         predict_rows(loaded, inputs[0], out, interval, str(model))
     elif interval is not None:
         raise InputError(f"--interval is for numbers; {model} predicts classes: remove it")
@@ -69,7 +63,7 @@ def predict(
 
 
 def predict_rows(
-    model: Model | TaskModels, path: Path, out: Path | None, level: float | None, source: str
+    model: Predictors, path: Path, out: Path | None, level: float | None, source: str
 ) -> None:
     """The table with a column of predictions added; blank where inputs are missing and refused."""
     schema = schemas.from_plain(model.about["schema"])
@@ -102,7 +96,7 @@ def predict_rows(
                 table = with_column(table, column, rows, values, pa.float32())
     else:
         t = model.about.get("temperature", 1.0)
-        p = [np.asarray(jax.nn.softmax(jnp.asarray(values) / t)) for values in outputs]
+        p = [softmax(values / t) for values in outputs]
         best = [names[int(v.argmax())] for names, v in zip(labels, p, strict=True)]
         table = with_column(table, name, rows, best, pa.string())
         table = with_column(table, "probability", rows, [float(v.max()) for v in p], pa.float32())
@@ -114,9 +108,7 @@ def predict_rows(
         console.print(f"Wrote {len(rows)} predictions to {out}", highlight=False)
 
 
-def check_intervals(
-    model: Model | TaskModels, schema: schemas.Schema, level: float, source: str
-) -> None:
+def check_intervals(model: Predictors, schema: schemas.Schema, level: float, source: str) -> None:
     """Raise an InputError if the model has no intervals of this level."""
     check_level(level)
     if schema.target.levels is not None:
@@ -128,34 +120,45 @@ def check_intervals(
         )
 
 
-def row_tasks(model: Model | TaskModels, inputs: Inputs, rows: np.ndarray) -> list[str]:
+def row_tasks(model: Predictors, inputs: Inputs, rows: np.ndarray) -> list[str]:
     """The task of the model of each row; "" if it has no name."""
-    if isinstance(model, Model):
-        return [model.about["task"] or ""] * len(rows)
+    if not model.many:
+        return list(model.tasks) * len(rows)
     return [(inputs.tasks or [])[row] for row in rows]
 
 
 def row_outputs(
-    model: Model | TaskModels, inputs: Inputs, rows: np.ndarray, path: Path
-) -> tuple[Sequence[np.ndarray], list[list[str]]]:
+    model: Predictors, inputs: Inputs, rows: np.ndarray, path: Path
+) -> tuple[list[np.ndarray], list[list[str]]]:
     """Outputs of these rows by their task's network, and the names of each row's classes."""
-    column, own = model.about["schema"]["task"], inputs.tasks
-    if isinstance(model, Model):
-        new = sorted(set(own or ()) - {model.about["task"]})
-        if model.about["task"] is not None and new:
-            warn(f"{path}: rows of {some(new)} are predicted as {model.about['task']!r}")
-        outputs = predict_compiled(model.net, jnp.asarray(inputs.x[rows]))
-        return list(np.asarray(outputs)), [model.about["labels"]] * len(rows)
-    if own is None:
+    if not model.many:
+        (task,), own = model.tasks, inputs.tasks
+        new = sorted(set(own or ()) - {task})
+        if task and new:
+            warn(f"{path}: rows of {some(new)} are predicted as {task!r}")
+    else:
+        check_tasks(model, inputs, path)
+    tasks = np.array(row_tasks(model, inputs, rows), object)
+    outputs: list[np.ndarray] = [np.zeros(0)] * len(rows)
+    for task in dict.fromkeys(tasks.tolist()):
+        own_rows = np.flatnonzero(tasks == task)
+        values = model.tasks[task].outputs(inputs.x[rows[own_rows]])
+        for row, value in zip(own_rows, values, strict=True):
+            outputs[row] = value
+    return outputs, [model.tasks[task].labels for task in tasks]
+
+
+def check_tasks(model: Predictors, inputs: Inputs, path: Path) -> None:
+    """Raise an InputError if a row is of no task that the file has a model of."""
+    column = model.about["schema"]["task"]
+    if inputs.tasks is None:
         raise InputError(f"{path} has no column {column!r}, which says whose model to use: add it")
-    new = sorted(set(own) - set(model.tasks))
+    new = sorted(set(inputs.tasks) - set(model.tasks))
     if new:
         raise InputError(
             f"{path}: the model file has no {column} {some(new)}: adapt to it first, or remove its "
             "rows"
         )
-    tasks = [own[row] for row in rows]
-    return predict_tasks(model, tasks, inputs.x[rows]), [model.labels[task] for task in tasks]
 
 
 def with_column(
@@ -170,13 +173,15 @@ def with_column(
     return table.append_column(name, pa.array(column, kind))
 
 
-def predict_images(model: Model, paths: list[Path], out: Path | None, sheet: Path | None) -> None:
+def predict_images(
+    model: Predictors, paths: list[Path], out: Path | None, sheet: Path | None
+) -> None:
     """A table of images, labels and probabilities, and a contact sheet."""
     pixels = image_folder.read_images(paths, model.about["size"], model.about["colour"])
-    x = as_floats(jnp.asarray(image_folder.as_trained(pixels, model.about)))
-    t = model.about.get("temperature", 1.0)
-    p = np.asarray(jax.nn.softmax(predict_compiled(model.net, x) / t))
-    labels, probabilities = np.array(model.about["labels"])[p.argmax(1)], p.max(1)
+    x = image_folder.as_inputs(image_folder.as_trained(pixels, model.about))
+    (predictor,) = model.tasks.values()
+    p = softmax(predictor.outputs(x) / model.about.get("temperature", 1.0))
+    labels, probabilities = np.array(predictor.labels)[p.argmax(1)], p.max(1)
     names = [str(path) for path in paths]
     if out is None:
         table = plain_table("image", "label", "probability", right=("probability",))
@@ -189,5 +194,7 @@ def predict_images(model: Model, paths: list[Path], out: Path | None, sheet: Pat
         console.print(f"Wrote {len(paths)} predictions to {out}", highlight=False)
     sheet = sheet or (Path("predictions.png") if out is None else None)
     if sheet is not None:
+        from mtnet.report.contact_sheet import contact_sheet  # Matplotlib takes long to import
+
         save_figure(contact_sheet(pixels, labels.tolist(), probabilities.tolist()), sheet)
         console.print(f"Contact sheet: {sheet}", highlight=False)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mtnet.commands.train import train_with_bars
+from mtnet.errors import Lost
 from mtnet.storage.run_folder import open_run
-from mtnet.training.channel import Channel, Lost, Place, join, leave
+from mtnet.training.channel import Channel, Place, join, leave
 from mtnet.training.launch import JOINED
 from mtnet.training.processes import exit_with, keep_to
 from mtnet.training.together import ERRORS, dismiss, follow, lead

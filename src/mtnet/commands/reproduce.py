@@ -12,13 +12,12 @@ from mtnet.commands.common import check_positive, console, core_count, duration,
 from mtnet.commands.parse import Flag, OptionalInt, OptionalStr, Strings, run as run_command
 from mtnet.commands.pool import choose_cluster
 from mtnet.commands.progress import Bars
-from mtnet.errors import check_name
+from mtnet.errors import Stopped, check_name
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.page import report
 from mtnet.experiments.run import Plan, reproduce as run_experiment
 from mtnet.files import write_atomically
 from mtnet.report.tables import grid
-from mtnet.training.loop import Stopped
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -19,11 +19,10 @@ from mtnet.commands.flags import used_settings, why_unused
 from mtnet.commands.parse import OptionalInt, OptionalPath, OptionalStr, run as run_command
 from mtnet.commands.pool import choose_cluster
 from mtnet.commands.progress import Bars
-from mtnet.errors import InputError
+from mtnet.errors import InputError, Stopped
 from mtnet.experiments.sweep import Sweep, run_sweep
 from mtnet.experiments.sweep_file import Point, read_sweep, short
 from mtnet.report.sweep import sweep_figure
-from mtnet.training.loop import Stopped
 from mtnet.training.ray_pool import pool_on
 
 

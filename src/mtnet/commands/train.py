@@ -14,13 +14,14 @@ from typing import Annotated, Any
 
 import tyro
 
+from mtnet.commands.board import check_tensorboard, open_board
 from mtnet.commands.common import check_positive, console, duration, warn
 from mtnet.commands.flags import changed_values, flags_for, flat_values, used_settings, why_unused
-from mtnet.commands.parse import OptionalInt, OptionalPath, OptionalStr, parse, run
+from mtnet.commands.parse import Flag, OptionalInt, OptionalPath, OptionalStr, parse, run
 from mtnet.commands.progress import Bars, busy
 from mtnet.config import Config, configure
 from mtnet.core.mesh import own_tasks_per_vmap
-from mtnet.errors import InputError
+from mtnet.errors import InputError, Stopped
 from mtnet.evaluation.units import target_unit
 from mtnet.storage.config_file import read_config
 from mtnet.storage.run_folder import Run, create_run, is_free, iterations_done, open_run
@@ -28,7 +29,7 @@ from mtnet.tasks import FAMILIES
 from mtnet.training.budget import within_budget
 from mtnet.training.cluster import Launch, choose_launch
 from mtnet.training.launch import launch
-from mtnet.training.loop import CHECKPOINT_EVERY, Stopped, train as run_training
+from mtnet.training.loop import CHECKPOINT_EVERY, Progress, train as run_training
 from mtnet.training.processes import workers
 
 PROCESS = "mtnet.commands.process"
@@ -78,6 +79,7 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
         process_count: OptionalInt = None,
         process_id: OptionalInt = None,
         restart: int = 0,
+        tensorboard: Flag = False,
     ) -> None:
         """Meta-train a method on a family of tasks; writes a run folder.
 
@@ -95,8 +97,10 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
             process_count: Number of processes on all hosts. Default: as srun or mpirun says.
             process_id: Number of this process, from 0. Default: as srun or mpirun says.
             restart: Resume by itself so many times if a process or host is lost.
+            tensorboard: Write event files for TensorBoard to the folder tensorboard of the run.
         """
         check_positive(checkpoint_every=checkpoint_every)
+        check_tensorboard(tensorboard)
         start = choose_launch(processes, coordinator, process_count, process_id, restart)
         if start is not None and not start.leads:
             follow(start, resume or out)
@@ -111,7 +115,8 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
             share_of(full, start)
             full = plan_iterations(full, seconds, start)
             started = create_run(out or free_folder(Path("runs"), full), full)
-        train_with_bars(started, start, checkpoint_every=checkpoint_every, budget=seconds)
+        options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "budget": seconds}
+        train_with_bars(started, start, tensorboard=tensorboard, **options)
         console.print(f"Next: mtnet {next_command(started)}", highlight=False)
 
     return train
@@ -155,7 +160,11 @@ def next_command(run: Run) -> str:
 
 
 def train_with_bars(
-    run: Run, start: Launch | None = None, resume: str | None = None, **options: Any
+    run: Run,
+    start: Launch | None = None,
+    resume: str | None = None,
+    tensorboard: bool = False,
+    **options: Any,
 ) -> None:
     """Train, or resume training, with a progress bar.
 
@@ -163,21 +172,29 @@ def train_with_bars(
         run: The run folder.
         start: Processes to start, of which process 0 calls this function again. Default: none.
         resume: The command that resumes the training, for messages.
+        tensorboard: Whether to write event files for TensorBoard.
         options: Of `mtnet.training.loop.train`.
     """
     name, iterations = str(run.folder), run.config.outer.iterations
     resume = resume or resume_command(name, start)
     if start is not None:
         share_of(run.config, start)
+        options |= {"tensorboard": tensorboard}
         job = {"folder": name, "resume": resume, "options": options}
         launch(start, PROCESS, job, resume, warn)
         return
     console.print(f"{run.config.method} on {run.config.family} -> {name}", highlight=False)
     if iterations_done(run) >= iterations:
         console.print(f"Nothing to do: all {iterations} iterations are done.")
-    with Bars({name: iterations}, console, options.get("deadline")) as bars:
+    board = open_board(run, tensorboard)
+    with Bars({name: iterations}, console, options.get("deadline")) as bars, board as events:
         unit = target_unit(run.config)
-        report = lambda progress: bars.show(name, progress, unit)  # noqa: E731
+
+        def report(progress: Progress) -> None:
+            bars.show(name, progress, unit)
+            if events is not None:
+                events.show(progress)
+
         try:
             run_training(run, report=report, warn=warn, **options)
         except (Stopped, KeyboardInterrupt) as error:

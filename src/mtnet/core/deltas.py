@@ -81,7 +81,8 @@ def cell_summary(
     rate = np.mean([np.mean(a) for a in alpha]) if isinstance(alpha, tuple) else float(alpha)
     moved = None
     if after is not None:
-        moved = float(_norm(b - a for a, b in zip(before, after, strict=True)) / _norm(before))
+        change = (_double(b) - _double(a) for a, b in zip(before, after, strict=True))
+        moved = float(_norm(change) / _norm(before))
     return CellSummary(
         n,
         float(m.sum()),

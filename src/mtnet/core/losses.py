@@ -8,25 +8,39 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key, Scalar
 
-from mtnet.core.types import Predictor
+from mtnet.core.norms import counted
+from mtnet.core.types import Loss, Predictor
 from mtnet.errors import InputError
 
 
-def predict(model: Predictor, x: Array, key: Key[Array, ""] | None = None) -> Array:
+def predict(
+    model: Predictor,
+    x: Array,
+    key: Key[Array, ""] | None = None,
+    *,
+    present: Float[Array, " n"] | None = None,
+) -> Array:
     """Apply a predictor of one example to a batch.
 
     Args:
         model: A callable, or a pair: (Linen module, variables) or (function, parameters).
         x: Inputs; the leading axis counts the examples.
         key: Split into one key per example, for dropout. Default: the model takes no key.
+        present: 1 for an example that norms count, 0 for one that only fills up the batch. Default:
+            all count.
 
     Returns:
         Predictions, stacked along the leading axis.
     """
-    if key is None:
+    if key is None and present is None:
         return jax.vmap(one_example(model), axis_name="batch")(x)
-    call = lambda x, key: one_example(model)(x, key=key)  # noqa: E731
-    return jax.vmap(call, axis_name="batch")(x, jax.random.split(key, len(x)))
+
+    def call(x: Array, key: Array | None, present: Array | None) -> Array:
+        with counted(present):
+            return one_example(model)(x) if key is None else one_example(model)(x, key=key)
+
+    keys = None if key is None else jax.random.split(key, len(x))
+    return jax.vmap(call, axis_name="batch")(x, keys, present)
 
 
 def one_example(model: Predictor) -> Callable[..., Array]:
@@ -98,6 +112,15 @@ def padded_cross_entropy(logits: Float[Array, "n ways"], labels: Int[Array, " n"
     known = labels >= 0
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.maximum(labels, 0))
     return jnp.sum(jnp.where(known, losses, 0.0)) / jnp.maximum(jnp.sum(known), 1)
+
+
+def present_rows(loss: Loss, y: Array) -> Float[Array, " n"] | None:
+    """1 for a row that counts, 0 for one that fills up a batch; None if the loss counts all."""
+    if loss is padded_mse:
+        return jnp.any(~jnp.isnan(y), axis=-1).astype(y.dtype)
+    if loss is padded_cross_entropy:
+        return (y >= 0).astype(float)
+    return None
 
 
 def accuracy(logits: Float[Array, "n ways"], labels: Int[Array, " n"]) -> Scalar:

@@ -1,14 +1,11 @@
 """Which rows a task may change: Bernoulli masks by Gumbel-softmax (eq. bern, eq. gs)."""
 
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key
 
-Relaxation = Literal["hard", "soft"]
-AtTest = Literal["sample", "expected", "threshold"]
+from mtnet.core.options import AtTest, Relaxation
 
 
 def gumbel_softmax(

@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mtnet.core.options import EPSILON
 from mtnet.errors import InputError
 
 Net = TypeVar("Net")
 BatchStats = tuple[Float[Array, " channels"], Float[Array, " channels"]]
-EPSILON = 1e-3
 
 _seen: ContextVar[dict[int, BatchStats] | None] = ContextVar("seen", default=None)
+_present: ContextVar[Array | None] = ContextVar("present", default=None)
 
 
 class BatchNorm(eqx.Module):
@@ -50,7 +51,7 @@ class BatchNorm(eqx.Module):
         return x * scale + (self.offset - mean * scale)
 
     def _of_batch(self, mean: Array, square: Array) -> BatchStats:
-        mean, square = jax.lax.pmean((mean, square), "batch")
+        mean, square = _batch_mean(mean), _batch_mean(square)
         var = jnp.maximum(square - jnp.square(mean), 0)  # one pass over x; rounding may go below 0
         seen = _seen.get()
         if seen is not None:
@@ -60,12 +61,33 @@ class BatchNorm(eqx.Module):
         return mean, var
 
 
-def freeze_batch_stats(net: Net, x: Float[Array, "n ..."]) -> Net:
+def _batch_mean(value: Array) -> Array:
+    """The mean over a batch, without the examples that only fill it up."""
+    present = _present.get()
+    if present is None:
+        return jax.lax.pmean(value, "batch")
+    return jax.lax.psum(present * value, "batch") / jax.lax.psum(present, "batch")
+
+
+@contextmanager
+def counted(present: Array | None) -> Iterator[None]:
+    """Norms count the example that is being computed (1), or do not (0). None: they do."""
+    token = _present.set(present)
+    try:
+        yield
+    finally:
+        _present.reset(token)
+
+
+def freeze_batch_stats(
+    net: Net, x: Float[Array, "n ..."], present: Float[Array, " n"] | None = None
+) -> Net:
     """Fix the statistics of every `BatchNorm` to those of some examples.
 
     Args:
         net: The network.
         x: Examples, e.g. the support set of a task.
+        present: 1 for an example that counts, 0 for one that fills up a batch. Default: all do.
 
     Returns:
         The network with fixed statistics.
@@ -77,12 +99,12 @@ def freeze_batch_stats(net: Net, x: Float[Array, "n ..."]) -> Net:
         return net
     fresh = exchange(net, [None] * len(_norms(net)))  # drop earlier statistics
 
-    def statistics(x: Array) -> list[BatchStats | None]:
-        with _recording() as seen:
+    def statistics(x: Array, present: Array | None) -> list[BatchStats | None]:
+        with _recording() as seen, counted(present):
             fresh(x)
         return [seen.get(id(norm)) for norm in _norms(fresh)]
 
-    return exchange(fresh, jax.vmap(statistics, axis_name="batch", out_axes=None)(x))
+    return exchange(fresh, jax.vmap(statistics, axis_name="batch", out_axes=None)(x, present))
 
 
 def uses_batch_stats(net: Any) -> bool:

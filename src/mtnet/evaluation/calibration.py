@@ -5,15 +5,13 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.adapted import KEY, Model
+from mtnet.adapted import KEY, Model, model_outputs
 from mtnet.adapted_tasks import TaskModels, TaskSupport, predict_tasks
 from mtnet.build import build_family, build_learner, is_classification, load_data
 from mtnet.config import Config
-from mtnet.core.adapt import predict_compiled
 from mtnet.core.conformal import Calibration, half_width, task_scale
 from mtnet.core.losses import padded_mse, predict
 from mtnet.core.temperature import calibration_error, fit_temperature
@@ -175,7 +173,7 @@ def with_calibration(
             names = [task for task, support in supports.items() for _ in support.x]
             outputs = np.stack(predict_tasks(adapted, names, x))
         else:
-            outputs = np.asarray(predict_compiled(adapted.net, jnp.asarray(x)))
+            outputs = model_outputs(adapted, x)
         residuals = outputs - np.concatenate([support.y for support in supports.values()])
         ends = np.cumsum([len(support.x) for support in supports.values()])[:-1]
         by_task = dict(zip(supports, np.split(residuals, ends), strict=True))

@@ -9,13 +9,9 @@ Published: bars without numbers, rising with the order. The data are the publish
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from scipy import stats
 
 from mtnet.config import Config, configure
-from mtnet.core.inner import Theta
-from mtnet.core.masks import fraction_updated
 from mtnet.experiments.types import Experiment, ReportFigure, Row
 
 ORDERS = (0, 1, 2)
@@ -42,12 +38,16 @@ def rows(configs: dict[str, Config]) -> list[Row]:
     return [Row(c.method, name, name, c.inner.alpha, {}) for name, c in configs.items()]
 
 
-def extra(theta: Theta, member: int) -> dict[str, Any]:
+def extra(theta: Any, member: int) -> dict[str, Any]:
     """P(update) = sigmoid(zeta) of one network: over all logits, per cell, and as published.
 
     The published code averages the cells' means, so that the output's single logit weighs a
     third, and takes sigmoid(-zeta).
     """
+    import jax.numpy as jnp  # not at the top: `mtnet list` needs no JAX
+
+    from mtnet.core.masks import fraction_updated
+
     zeta = {cell: logits[member] for cell, logits in theta.zeta.items()}
     cells = {cell: float(fraction_updated(logits)) for cell, logits in zeta.items()}
     return {
@@ -74,6 +74,8 @@ def notes(results: dict[str, Any]) -> list[str]:
 
 
 def _verdict(setting: str, what: str, orders: list[dict[str, Any]]) -> str:
+    from scipy import stats  # not at the top: it takes long to import
+
     groups = [fractions(row, what) for row in orders]
     means = [g.mean() for g in groups]
     trend = stats.spearmanr(np.repeat(ORDERS, [len(g) for g in groups]), np.concatenate(groups))

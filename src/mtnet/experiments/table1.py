@@ -12,7 +12,6 @@ al. 2017. The meta-batch is not stated; 25 is the MAML code's, 4 the published s
 """
 
 from mtnet.config import Config, configure
-from mtnet.core.rules import RULES
 from mtnet.experiments.types import Experiment, Row
 
 SHOTS = (5, 10, 20)
@@ -69,6 +68,8 @@ def rows_of(name: str, config: Config, shots: int, column: int) -> list[Row]:
         test={"shots": shots},
         published=published[column] if published else None,
     )
+    from mtnet.core.rules import RULES  # not at the top: it imports JAX
+
     rule = RULES.get(config.method)
     if rule is None or rule.mask is None or config.outer.meta_batch != 25:
         return [sampled]

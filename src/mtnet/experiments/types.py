@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mtnet.config import Config
-from mtnet.core.types import MetaParams
 
 
 class Row(NamedTuple):
@@ -45,7 +44,7 @@ class Experiment(NamedTuple):
     rows: Callable[[dict[str, Config]], list[Row]]
     seeds: tuple[int, int]
     """Default number of seeds: in full, and with --quick."""
-    extra: Callable[[MetaParams, int], dict[str, Any]] = lambda theta, member: {}
+    extra: Callable[[Any, int], dict[str, Any]] = lambda theta, member: {}
     """`(theta, member) -> more numbers per seed`, besides the loss."""
     grid: Callable[[Config], list[dict[str, Any]]] = lambda config: []
     """Settings of adaptation, of which the best on validation tasks is tested. Empty: as trained.

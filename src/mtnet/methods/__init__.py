@@ -1,28 +1,20 @@
-"""Every method by name: one line about it, how to build its learner, and what it can do."""
+"""Every method by name: one line about it, how to build its learner, and what it can do.
+
+A method of mtnet is named by its place, and imported when it is used: `mtnet list` needs no JAX.
+"""
 
 import inspect
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
-
-from mtnet.core.types import Learner
-from mtnet.methods import (
-    baselines,
-    gradient,
-    laplace,
-    map_ssvm,
-    masked,
-    matching,
-    meta_lstm,
-    metric_based,
-)
 
 
 class Method(NamedTuple):
     """An entry of METHODS."""
 
     about: str
-    make: Callable[..., Learner]
-    """`(net, **options) -> Learner`"""
+    source: Callable[..., Any] | str
+    """`(net, **options) -> Learner`, or its place, `module:function` in this package."""
     adapts: str = "weights"
     """What changes from task to task."""
     regression: bool = True
@@ -36,6 +28,15 @@ class Method(NamedTuple):
     """A task is learned in steps, and may be measured after any of them."""
     ragged: bool = False
     """Classes may have no support example, and examples of class -1 do not count."""
+    shares_head: bool = False
+    """Classes can share one head (--shared-head), so that a task may have any number of them."""
+
+    @property
+    def make(self) -> Callable[..., Any]:
+        """`(net, **options) -> Learner`."""
+        if isinstance(self.source, str):
+            return resolve_name(f"{__name__}.{self.source}")
+        return self.source
 
     @property
     def takes(self) -> frozenset[str]:
@@ -45,54 +46,58 @@ class Method(NamedTuple):
     @property
     def fits(self) -> bool:
         """Whether `mtnet fit` can use it."""
-        return "shared_head" in self.takes or self.ragged
+        return self.shares_head or self.ragged
 
 
-def _compares(
-    about: str, make: Callable[..., Learner], adapts: str, ragged: bool = False
-) -> Method:
+def _moves(about: str, source: str) -> Method:
+    return Method(about, source, shares_head=True)
+
+
+def _compares(about: str, source: str, adapts: str, ragged: bool = False) -> Method:
     able = {"any_ways": True, "embeds": True, "steps": False, "ragged": ragged}
-    return Method(about, make, adapts, regression=False, **able)
+    return Method(about, source, adapts, regression=False, **able)
 
 
 METHODS: dict[str, Method] = {
-    "maml": Method("all weights move by plain gradient descent (Finn et al. 2017)", gradient.maml),
-    "meta-sgd": Method("a learned step size for each weight (Li et al. 2017)", gradient.meta_sgd),
-    "m-net-full": Method("a learned mask for each weight, no T", masked.m_net_full),
-    "m-net": Method("a learned mask for each row, no T", masked.m_net),
-    "t-net": Method("a learned metric T T' in each cell (section 3.1)", gradient.t_net),
-    "mt-net-full": Method("a learned metric, and a mask for each weight", masked.mt_net_full),
-    "mt-net": Method("a learned metric in a learned subspace (section 3.2)", masked.mt_net),
-    "l-maml": Method("MAML with a Laplace approximation (Grant et al. 2018)", laplace.l_maml),
+    "maml": _moves(
+        "all weights move by plain gradient descent (Finn et al. 2017)", "gradient:maml"
+    ),
+    "meta-sgd": _moves("a learned step size for each weight (Li et al. 2017)", "gradient:meta_sgd"),
+    "m-net-full": _moves("a learned mask for each weight, no T", "masked:m_net_full"),
+    "m-net": _moves("a learned mask for each row, no T", "masked:m_net"),
+    "t-net": _moves("a learned metric T T' in each cell (section 3.1)", "gradient:t_net"),
+    "mt-net-full": _moves("a learned metric, and a mask for each weight", "masked:mt_net_full"),
+    "mt-net": _moves("a learned metric in a learned subspace (section 3.2)", "masked:mt_net"),
+    "l-maml": Method("MAML with a Laplace approximation (Grant et al. 2018)", "laplace:l_maml"),
     "meta-lstm": Method(
-        "a learned, gated update of every weight (Ravi & Larochelle 2017)", meta_lstm.meta_lstm
+        "a learned, gated update of every weight (Ravi & Larochelle 2017)", "meta_lstm:meta_lstm"
     ),
     "matching": _compares(
         "attention over the support set (Vinyals et al. 2016)",
-        matching.matching,
+        "matching:matching",
         "attention",
         ragged=True,
     ),
     "matching-fce": _compares(
-        "matching with full context embeddings", matching.matching_fce, "attention"
+        "matching with full context embeddings", "matching:matching_fce", "attention"
     ),
     "prototypical": _compares(
         "the nearest class mean (Snell et al. 2017)",
-        metric_based.prototypical,
+        "metric_based:prototypical",
         "class means",
         ragged=True,
     ),
     "map-ssvm": _compares(
         "rankings by a structural SVM on mAP (Triantafillou et al. 2017)",
-        map_ssvm.map_ssvm,
+        "map_ssvm:map_ssvm",
         "class means",
     ),
     "map-direct": _compares(
-        "rankings by direct loss minimisation on mAP", map_ssvm.map_direct, "class means"
+        "rankings by direct loss minimisation on mAP", "map_ssvm:map_direct", "class means"
     ),
     "fine-tune": Method(
         "one network for all classes, then a new head and more training (Ravi & Larochelle 2017)",
-        baselines.fine_tune,
+        "baselines:fine_tune",
         "weights, new head",
         any_ways=True,
         embeds=True,
@@ -100,7 +105,7 @@ METHODS: dict[str, Method] = {
     ),
     "nearest-neighbour": Method(
         "one network for all classes, then the nearest example (Ravi & Larochelle 2017)",
-        baselines.nearest_neighbour,
+        "baselines:nearest_neighbour",
         "nothing",
         any_ways=True,
         embeds=True,
@@ -110,7 +115,7 @@ METHODS: dict[str, Method] = {
 }
 
 
-def make(name: str, net: Any, **options: Any) -> Learner:
+def make(name: str, net: Any, **options: Any) -> Any:
     """Build the learner of a registered method.
 
     Args:

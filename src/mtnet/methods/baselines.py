@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Scalar
 
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import StatisticsMode
 from mtnet.core.inputs import check_support
 from mtnet.core.losses import cross_entropy, predict
 from mtnet.core.norms import join_support
+from mtnet.core.options import StatisticsMode
 from mtnet.core.types import Batch, Episode, Learner, Loss
 from mtnet.errors import check_options
 from mtnet.methods.metric_based import initial_arrays, metric_predictor, stack_one, unit

@@ -7,8 +7,8 @@ from typing import Any
 from jaxtyping import Array
 
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import StatisticsMode
 from mtnet.core.losses import mse
+from mtnet.core.options import StatisticsMode
 from mtnet.core.rules import RULES
 from mtnet.core.types import Learner, Loss
 from mtnet.errors import check_options

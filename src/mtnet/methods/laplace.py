@@ -19,8 +19,9 @@ from jaxtyping import Array, Float, Key, Scalar
 
 from mtnet.core.cells import Cells, split
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import StatisticsMode, Theta
+from mtnet.core.inner import Theta
 from mtnet.core.losses import mse, predict
+from mtnet.core.options import StatisticsMode
 from mtnet.core.rules import RULES
 from mtnet.core.types import Batch, Episode, Learner, Loss
 from mtnet.errors import check_options

@@ -13,9 +13,6 @@ from jaxtyping import Array, Key, Scalar
 from mtnet.core.cells import Cells, Split, Weights, fold, identity, split
 from mtnet.core.initialise import Initialise, draw_truncated_normal
 from mtnet.core.inner import (
-    AdaptConfig,
-    Draw,
-    StatisticsMode,
     Theta,
     adapt_weights,
     draw_masks,
@@ -23,9 +20,9 @@ from mtnet.core.inner import (
 )
 from mtnet.core.inputs import check_support, uses_dropout
 from mtnet.core.layers import check_size
-from mtnet.core.losses import mse, predict
-from mtnet.core.masks import AtTest, Relaxation
+from mtnet.core.losses import mse, predict, present_rows
 from mtnet.core.norms import freeze_batch_stats
+from mtnet.core.options import AdaptConfig, AtTest, Draw, Relaxation, StatisticsMode
 from mtnet.core.rules import Rule
 from mtnet.core.shared_head import collapse_head, expand_head
 from mtnet.core.types import AdaptInfo, Batch, Episode, Learner, Loss
@@ -188,11 +185,13 @@ class _GradientLearner:
     ) -> Callable[[Any], Scalar]:
         """The loss on a batch as a function of the network; dropout is for training only."""
 
+        present = present_rows(self.loss, batch.y)
+
         def objective(net: Any) -> Scalar:
-            if not self.dropout:
-                return self.loss(predict(net, batch.x), batch.y)
-            net, chance = (net, key) if training else (inference_mode(net), None)
-            return self.loss(predict(net, batch.x, chance), batch.y)
+            chance = None
+            if self.dropout:
+                net, chance = (net, key) if training else (inference_mode(net), None)
+            return self.loss(predict(net, batch.x, chance, present=present), batch.y)
 
         return objective
 
@@ -201,4 +200,6 @@ class _GradientLearner:
         return self._with_stats(inference_mode(net) if self.dropout else net, support)
 
     def _with_stats(self, net: Any, support: Batch) -> Any:
-        return freeze_batch_stats(net, support.x) if self.inner.statistics == "inductive" else net
+        if self.inner.statistics != "inductive":
+            return net
+        return freeze_batch_stats(net, support.x, present_rows(self.loss, support.y))

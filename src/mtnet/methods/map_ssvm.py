@@ -19,10 +19,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Scalar
 
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import StatisticsMode
+from mtnet.core.options import COSINE_SCALE, StatisticsMode
 from mtnet.core.types import Learner
 from mtnet.errors import check_options
-from mtnet.methods.metric_based import COSINE_SCALE, class_means, metric_learner, unit
+from mtnet.methods.metric_based import class_means, metric_learner, unit
 
 Scores = Float[Array, " n"]
 Marks = Bool[Array, " n"]

@@ -6,9 +6,8 @@ from typing import Any
 from jaxtyping import Array
 
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import Draw, StatisticsMode
 from mtnet.core.losses import mse
-from mtnet.core.masks import AtTest, Relaxation
+from mtnet.core.options import AtTest, Draw, Relaxation, StatisticsMode
 from mtnet.core.rules import RULES
 from mtnet.core.types import Learner, Loss
 from mtnet.errors import check_options

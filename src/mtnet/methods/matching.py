@@ -9,15 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import StatisticsMode
+from mtnet.core.options import COSINE_SCALE, NEVER, StatisticsMode
 from mtnet.core.types import Learner
 from mtnet.errors import check_options
-from mtnet.methods.metric_based import COSINE_SCALE, metric_learner, unit
+from mtnet.methods.metric_based import metric_learner, unit
 
 READS = 5
 """Times the attention LSTM of a query reads the support set."""
-NEVER = -1e6
-"""The logit of a class without examples."""
 
 
 class Memory(NamedTuple):

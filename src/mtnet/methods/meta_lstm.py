@@ -18,10 +18,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, Scalar
 
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import StatisticsMode
 from mtnet.core.inputs import check_support
 from mtnet.core.losses import mse, predict
 from mtnet.core.norms import freeze_batch_stats
+from mtnet.core.options import StatisticsMode
 from mtnet.core.types import Batch, Episode, Learner, Loss
 from mtnet.errors import check_options
 from mtnet.methods.metric_based import initial_arrays

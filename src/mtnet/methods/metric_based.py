@@ -16,18 +16,12 @@ from jaxtyping import Array, Float, Int, Key, Scalar
 
 from mtnet.core.cells import split
 from mtnet.core.initialise import Initialise
-from mtnet.core.inner import StatisticsMode
 from mtnet.core.inputs import check_support
 from mtnet.core.losses import padded_cross_entropy, predict
 from mtnet.core.norms import JointBatch, freeze_batch_stats, join_support
+from mtnet.core.options import FAR, StatisticsMode
 from mtnet.core.types import Batch, Episode, Learner
 from mtnet.errors import InputError, check_options
-
-COSINE_SCALE = 10.0
-"""Factor of the cosine similarities. The published value is 1: a softmax of numbers in [-1, 1] is
-almost flat, and training is slow."""
-FAR = 1e6
-"""Each feature of the mean of a class without examples: no example is near it."""
 
 
 class MetricParams(NamedTuple):

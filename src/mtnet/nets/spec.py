@@ -1,9 +1,9 @@
 """A network as plain data: what a file must say for it to be built again."""
 
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from mtnet.nets import mlp as perceptrons
-from mtnet.nets.conv4 import conv4
+import numpy as np
 
 
 class NetSpec(NamedTuple):
@@ -29,7 +29,31 @@ class NetSpec(NamedTuple):
 
 
 def build_net(plan: NetSpec) -> Any:
-    """The network, with weights that a learner's `init` redraws."""
+    """The network, with zeros for weights: a learner's `init` draws them."""
+    import equinox as eqx  # not at the top: it imports JAX
+    import jax
+    import jax.numpy as jnp
+
+    shapes, other = eqx.partition(
+        _shapes(plan, jax.dtypes.canonicalize_dtype(float)),
+        lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct),
+    )
+    zeros = jax.tree.map(lambda s: jnp.asarray(np.zeros(s.shape, s.dtype)), shapes)
+    return eqx.combine(zeros, other)
+
+
+@lru_cache(maxsize=32)
+def _shapes(plan: NetSpec, dtype: Any) -> Any:
+    """The network with shapes for arrays, of one precision; drawing weights would take longer."""
+    import equinox as eqx
+
+    return eqx.filter_eval_shape(_draw, plan)
+
+
+def _draw(plan: NetSpec) -> Any:
+    from mtnet.nets import mlp as perceptrons
+    from mtnet.nets.conv4 import conv4
+
     if plan.kind == "conv4":
         channels, height, width = plan.inputs
         shape = (channels, height, width)

@@ -63,11 +63,13 @@ def validation_curves(metrics: dict[str, list[dict[str, Any]]]) -> Figure:
     return figure
 
 
-def predictions(config: Config, theta: MetaParams, alpha: float, episodes: int = 3) -> Figure:
-    """Test episodes: the support image of each class, then queries with their predicted class."""
+def predictions(
+    config: Config, theta: MetaParams, alpha: float, episodes: int = 3, split: str = "test"
+) -> Figure:
+    """Episodes of a split: a support image per class, then queries with their predicted class."""
     learner, queries = build_learner(config, alpha), 3
     shown = min(config.tasks.ways, 5)
-    pixels = load_data(config, "test")
+    pixels = load_data(config, split)
 
     @jax.jit
     def learn(key: Array, pixels: Any) -> tuple[Array, Array, Array]:

@@ -9,6 +9,7 @@ from mtnet.errors import InputError
 from mtnet.files import KINDS, read_arrays
 from mtnet.storage import estimators, models, networks
 from mtnet.storage.names import with_suffix
+from mtnet.storage.pretrained import find_file
 from mtnet.storage.task_models import save_task_models
 
 
@@ -28,10 +29,7 @@ def load(path: str | Path, *, run: str | Path | None = None) -> Any:
     at = Path(path)
     if at.is_dir():
         return networks.network_of_run(at)
-    if not at.exists():
-        at = networks.pretrained_path(str(path)) or with_suffix(at)
-    if not at.is_file():
-        raise networks.no_file(str(path))
+    at = find_file(str(path))
     kind = read_arrays(at)[1]["kind"]
     if kind == "model":
         return models.load_model(at, None if run is None else Path(run))

@@ -12,7 +12,7 @@ from mtnet.check_data import check_data
 from mtnet.core.conformal import PLAIN, from_plain, to_plain
 from mtnet.errors import InputError, check_name
 from mtnet.files import arrays_of, fill_tree, read_arrays, write_arrays
-from mtnet.userdata.dataset import COLUMN
+from mtnet.userdata.headers import COLUMN
 
 ABOUT = {
     "estimator": str,

@@ -6,63 +6,25 @@ from; a checksum makes sure that it is the same run.
 """
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from mtnet.adapted import Model, adaptation_start, predictor_shapes
+from mtnet.adapted import Model, predictor_shapes, start_compiled
 from mtnet.adapted_tasks import TaskModels
-from mtnet.check_data import check_data
-from mtnet.config import DEEPEST, Config
+from mtnet.config import Config
 from mtnet.core.cells import split
 from mtnet.core.deltas import TaskDelta, apply_delta, task_delta
-from mtnet.core.inner import StatisticsMode, Theta
+from mtnet.core.inner import Theta
 from mtnet.core.types import MetaParams
-from mtnet.errors import InputError, check_name
-from mtnet.files import Arrays, arrays_of, digest, fill_network, read_arrays, write_arrays
-from mtnet.methods import METHODS
+from mtnet.errors import InputError
+from mtnet.files import Arrays, arrays_of, digest, fill_network, write_arrays
 from mtnet.methods.metric_based import MetricPredictor
-from mtnet.nets.spec import NetSpec
-from mtnet.storage.calibration import INTERVALS
-from mtnet.storage.names import with_suffix
+from mtnet.nets.spec import NetSpec, build_net
+from mtnet.storage.model_files import no_network, read_network
 from mtnet.storage.run_folder import Run, load_best_member, open_run
 from mtnet.storage.task_models import task_models
-from mtnet.userdata.dataset import INPUTS
-
-SPEC = {
-    "kind": str,
-    "inputs": [int],
-    "outputs": (int, None),
-    "width": int,
-    "depth": int,
-    "pool": bool,
-    "skip": bool,
-}
-ABOUT = {
-    "spec": SPEC,
-    "frozen_stats": bool,
-    "compact": bool,
-    "method": str,
-    "cells?": {str: {}},
-    "memory?": {"ways": int, "rows": int, "statistics": str},
-    "base?": {"run": str, "sha256": str, "settings?": {}},
-    "examples?": [{"task": (str, None), "rows": int, "labels": [str]}],
-    "kind?": str,
-    "labels?": [str],
-    "intervals?": INTERVALS,
-    "temperature?": float,
-    **INPUTS,
-}
-"""What the header of a model must hold."""
-INPUTS_OF: dict[str, dict[str, Any]] = {
-    "table": {"schema": {}, "labels": []},
-    "images": {"size": int, "colour": bool, "invert": bool, "labels": []},
-}
-"""What it must hold for each kind of inputs."""
-REMEDY = "write it again with mtnet adapt"
-SUPPORT = "support/"
-"""Names of the arrays with the examples that a model was adapted to (storage/supports.py)."""
 
 
 def save_model(path: Path, model: Model, support: Arrays | None = None) -> None:
@@ -96,7 +58,7 @@ def _network_arrays(theta: MetaParams) -> Arrays:
 
 
 def _changed_rows(model: Model, config: Config, theta: Theta) -> Arrays:
-    start = adaptation_start(config, theta, model.about["spec"]["outputs"])
+    start = start_compiled(config, theta, model.about["spec"]["outputs"])
     after = split(model.net).W
     arrays: dict[str, Any] = {}
     for cell, A in start.A.items():
@@ -115,38 +77,11 @@ def fingerprint(theta: MetaParams) -> str:
     return digest(arrays_of(theta))
 
 
-def model_header(path: Path) -> dict[str, Any]:
-    """What a model file says about itself."""
-    return read_model(path)[1]
-
-
-def read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays and the header of a model file."""
-    path = path if path.exists() else with_suffix(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder, not a model: make one with `mtnet adapt`")
-    arrays, header = read_arrays(path, "model")
-    about = check_data(header.get("about"), ABOUT, str(path), REMEDY)
-    if about.get("temperature", 1.0) <= 0:
-        raise InputError(f"{path}: temperature is {about['temperature']}, not positive; {REMEDY}")
-    needed = INPUTS_OF.get(about.get("kind", ""), {})
-    if "tasks" in about:  # each task has its own labels
-        needed = {name: kind for name, kind in needed.items() if name != "labels"}
-    check_data(about, needed, str(path), REMEDY)
-    return arrays, about
-
-
 def load_model(path: Path, run: Path | None = None) -> Model | TaskModels:
     """Load a model file; `run` is the run folder of a compact one, if it has been moved."""
-    arrays, about = read_model(path)
-    arrays = {name: array for name, array in arrays.items() if not name.startswith(SUPPORT)}
-    about.pop("examples", None)
-    values = {name: about["spec"][name] for name in SPEC}
-    spec = NetSpec(**values | {"inputs": tuple(values["inputs"])})
-    check_spec(spec, str(path))
-    check_memory(about, str(path))
+    arrays, about, spec = read_network(path)
     try:
-        like = predictor_shapes(about | {"spec": values})
+        like = predictor_shapes(about)
         if "tasks" in about:
             return task_models(arrays, about)
         if about["compact"]:
@@ -155,7 +90,7 @@ def load_model(path: Path, run: Path | None = None) -> Model | TaskModels:
     except InputError:
         raise
     except (KeyError, ValueError) as error:
-        raise InputError(f"{path} does not hold the network of its header: {error}") from None
+        raise no_network(path, error) from None
 
 
 def origin_run(about: dict[str, Any], moved: Path | None) -> tuple[Run, MetaParams]:
@@ -178,36 +113,16 @@ def origin_run(about: dict[str, Any], moved: Path | None) -> tuple[Run, MetaPara
     return run, theta
 
 
-def check_spec(spec: NetSpec, source: str) -> None:
-    """Raise an InputError if no network can be built from this."""
-    numbers = (*spec.inputs, 1 if spec.outputs is None else spec.outputs, spec.width, spec.depth)
-    axes = {"mlp": 1, "conv4": 3}.get(spec.kind)
-    possible = all(0 < n < 2**31 for n in numbers) and spec.depth <= DEEPEST
-    if len(spec.inputs) != axes or not possible:
-        raise InputError(f"{source}: spec is {tuple(spec)}, which is no network; {REMEDY}")
-
-
-def check_memory(about: dict[str, Any], source: str) -> None:
-    """Raise an InputError if no method has such a memory of a support set."""
-    memory, method = about.get("memory"), METHODS.get(about["method"])
-    if memory is None and (method is None or not method.embeds):
-        return
-    check_name("method", about["method"], [name for name in METHODS if METHODS[name].ragged])
-    counts = [memory[name] for name in ("ways", "rows")] if memory else [0]
-    known = memory is not None and memory["statistics"] in get_args(StatisticsMode)
-    if not known or not all(0 < count < 2**31 for count in counts):
-        raise InputError(f"{source}: memory is {memory}, which is none of a task; {REMEDY}")
-
-
 def _expand(arrays: Arrays, about: dict[str, Any], spec: NetSpec, folder: Path | None) -> Arrays:
     """The arrays of the complete network, from a compact file and its run."""
     run, theta = origin_run(about, folder)
     if "memory" in about:
         return _network_arrays(theta) | arrays
-    start = adaptation_start(run.config, theta, spec.outputs)
+    start = start_compiled(run.config, theta, spec.outputs)
     A = {}
     for cell, before in start.A.items():
         D = tuple(arrays[f"{cell}/{i}"] for i in range(len(before)))
         A[cell] = apply_delta(start.T.get(cell), before, TaskDelta(arrays[f"{cell}/rows"], D))
-    net = start.parts.join({c: tuple(map(jnp.asarray, a)) for c, a in A.items()}, start.theta.rest)
+    weights = {c: tuple(map(jnp.asarray, a)) for c, a in A.items()}
+    net = split(build_net(spec)).join(weights, theta.rest)
     return arrays_of(net) | {name: a for name, a in arrays.items() if _is_statistic(name)}

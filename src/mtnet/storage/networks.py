@@ -1,6 +1,5 @@
 """Meta-trained networks in one file, with their settings and their measured accuracy."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,17 +7,14 @@ import jax
 from jaxtyping import Array
 
 from mtnet.build import build_learner, net_spec
-from mtnet.check_data import check_data
-from mtnet.config import Config, from_dict, to_dict
+from mtnet.config import Config, to_dict
 from mtnet.core.types import Batch, Learner, MetaParams
 from mtnet.errors import InputError
-from mtnet.files import fill_tree, leaves_by_name, read_arrays, write_arrays
+from mtnet.files import fill_tree, leaves_by_name, write_arrays
 from mtnet.methods.body import Body, take_body
 from mtnet.nets.spec import NetSpec
-from mtnet.storage.names import SUFFIX, with_suffix
+from mtnet.storage.pretrained import find_file, not_its_network, read_network_file
 from mtnet.storage.run_folder import load_best_member, open_run
-
-PRETRAINED = files("mtnet") / "pretrained"
 
 
 class TrainedNetwork(NamedTuple):
@@ -38,26 +34,15 @@ class TrainedNetwork(NamedTuple):
         return self.learner.adapt(self.theta, Batch(x, y), jax.random.key(seed))
 
 
-def pretrained_names() -> list[str]:
-    """The networks that come with mtnet."""
-    return sorted(p.name.removesuffix(SUFFIX) for p in PRETRAINED.iterdir())
-
-
-def pretrained_path(name: str) -> Path | None:
-    return Path(str(PRETRAINED / f"{name}{SUFFIX}")) if name in pretrained_names() else None
-
-
 def load_network(path: Path) -> TrainedNetwork:
-    arrays, header = read_arrays(path, "network")
-    check_data(header, {"config": {}, "about": {}}, str(path), "write it again with mtnet export")
-    config = from_dict(header["config"], str(path))
+    config, arrays, about = read_network_file(path)
     learner = build_learner(config)
     like = jax.eval_shape(learner.init, jax.random.key(0))
     try:
         theta = fill_tree(like, arrays)
     except ValueError as error:
-        raise InputError(f"{path} does not hold the network of its settings: {error}") from None
-    return TrainedNetwork(config, learner, theta, header["about"])
+        raise not_its_network(path, error) from None
+    return TrainedNetwork(config, learner, theta, about)
 
 
 def network_of_run(folder: Path) -> TrainedNetwork:
@@ -73,16 +58,7 @@ def find_network(name: str) -> TrainedNetwork:
     path = Path(name)
     if path.is_dir():
         return network_of_run(path)
-    if not path.exists():
-        path = pretrained_path(name) or with_suffix(path)
-    if not path.exists():
-        raise no_file(name)
-    return load_network(path)
-
-
-def no_file(name: str) -> InputError:
-    names = ", ".join(pretrained_names())
-    return InputError(f"there is no file {name}; pretrained networks: {names}")
+    return load_network(find_file(name))
 
 
 def load_body(config: Config) -> Body | None:

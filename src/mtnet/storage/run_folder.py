@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mtnet.build import check_config, init_members
@@ -180,7 +181,7 @@ def load_best(run: Run, warn: Callable[[str], None] = print) -> tuple[int, MetaP
 def load_best_member(run: Run, warn: Callable[[str], None] = print) -> tuple[int, MetaParams]:
     """`load_best`, for the first member (seed) only."""
     iteration, theta = load_best(run, warn)
-    return iteration, jax.tree.map(lambda a: a[0], theta)
+    return iteration, jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[0]), theta)
 
 
 def _state_shapes(config: Config) -> TrainState:

@@ -9,7 +9,8 @@ from mtnet.config import NAMES, Config, to_dict
 from mtnet.core.types import MetaParams
 from mtnet.errors import InputError
 from mtnet.files import Arrays
-from mtnet.storage.models import SUPPORT, fingerprint, origin_run, read_model
+from mtnet.storage.model_files import SUPPORT, read_model
+from mtnet.storage.models import fingerprint, origin_run
 from mtnet.storage.run_folder import Run
 from mtnet.userdata.new_tasks import Support
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.errors import JaxRuntimeError
 
-from mtnet.errors import InputError
+from mtnet.errors import InputError, Lost
 
 JOIN_SECONDS = 40
 """To wait for the other processes at the start."""
@@ -29,10 +29,6 @@ MEET_MILLISECONDS = 3_600_000
 
 LOST = re.compile("(?i)gloo|coordination|barrier|heartbeat|unavailable|aborted|cancel")
 """In the text of an error of JAX: it is about other processes."""
-
-
-class Lost(RuntimeError):
-    """Another process ended, or cannot be reached."""
 
 
 class Ended(Exception):

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mtnet.errors import InputError
-from mtnet.training.channel import HEARTBEAT_SECONDS, Lost, Place, why_alone
+from mtnet.errors import Diverged, InputError, Lost, Stopped
+from mtnet.training.channel import HEARTBEAT_SECONDS, Place, why_alone
 from mtnet.training.cluster import Launch
-from mtnet.training.loop import Diverged, Stopped, stop_signals
+from mtnet.training.loop import stop_signals
 from mtnet.training.processes import usable_cores
 from mtnet.training.together import ERRORS
 

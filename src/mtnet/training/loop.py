@@ -15,7 +15,7 @@ from jaxtyping import Array
 from mtnet.build import init_members, is_classification, load_data
 from mtnet.config import Config
 from mtnet.core.outer import TrainState
-from mtnet.errors import InputError
+from mtnet.errors import Diverged, InputError, Stopped
 from mtnet.files import sweep
 from mtnet.storage.checkpoints import best_score, load_state, save_state
 from mtnet.storage.lock import locked
@@ -27,20 +27,14 @@ from mtnet.training.validation import compile_validation
 CHECKPOINT_EVERY = 5_000
 
 
-class Diverged(RuntimeError):
-    """A loss is not finite; the last checkpoint is from before it."""
-
-
-class Stopped(RuntimeError):
-    """Training was asked to stop (SIGINT or SIGTERM); a checkpoint has been written."""
-
-
 class Progress(NamedTuple):
     iteration: int
     loss: np.ndarray
     """Mean query loss since the last report, one number per member."""
     validation: np.ndarray | None = None
     """Validation score of each member, if it was measured now."""
+    theta: Any = None
+    """Meta-parameters of all members."""
 
 
 class Position(NamedTuple):
@@ -99,7 +93,7 @@ def train(
                     line["validation"] = validate(at.state)
                     at = _keep_best(run, at, line["validation"])
                 write_metrics(log, line | {"seconds": at.seconds})
-                report(Progress(at.done, loss, line.get("validation")))
+                report(Progress(at.done, loss, line.get("validation"), at.state.theta))
                 due = _is_due(at.done, size, checkpoint_every, outer.iterations)
                 stop = bool(signals)  # a signal that comes later stops after the next chunk
                 if due or stop or _is_over(at, budget, deadline) or "validation" in line:

@@ -25,8 +25,8 @@ from threading import Thread
 from typing import Any
 
 from mtnet.config import Config, to_dict
+from mtnet.errors import Lost, Stopped
 from mtnet.storage.run_folder import Run, create_run, iterations_done, open_run
-from mtnet.training.channel import Lost
 
 POLL_SECONDS = 1.0
 RESUME = "the same command resumes its runs"
@@ -127,7 +127,7 @@ def exit_with(parent: int) -> None:
 
 
 def _train_folder(folder: Path, budget: float | None) -> None:
-    from mtnet.training.loop import Stopped, train  # not at the top: it imports this module
+    from mtnet.training.loop import train  # not at the top: it imports this module
 
     try:
         train(open_run(folder), tolerant=True, budget=budget)

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from mtnet.errors import InputError
+from mtnet.errors import InputError, Lost
 from mtnet.storage.lock import InUse
-from mtnet.training.channel import Lost
 from mtnet.training.processes import RESUME, workers
 
 RETRIES = 20

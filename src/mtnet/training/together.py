@@ -19,10 +19,10 @@ from mtnet.build import init_members, load_data
 from mtnet.config import Config, from_dict, to_dict
 from mtnet.core.mesh import task_mesh
 from mtnet.core.outer import TrainState
-from mtnet.errors import InputError
-from mtnet.training.channel import Channel, Ended, Lost, connected
+from mtnet.errors import Diverged, InputError, Lost, Stopped
+from mtnet.training.channel import Channel, Ended, connected
 from mtnet.training.compiled import DividedChunk, RunChunk
-from mtnet.training.loop import Diverged, Stopped, stop_signals
+from mtnet.training.loop import stop_signals
 from mtnet.version import __version__
 
 ERRORS = {kind.__name__: kind for kind in (InputError, Diverged, Stopped, Lost)}

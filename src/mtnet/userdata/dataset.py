@@ -19,16 +19,11 @@ from mtnet.files import read_arrays, write_arrays
 from mtnet.tasks.groups import Groups, select_groups
 from mtnet.tasks.held_out import fewest_held_out
 from mtnet.userdata import schema as schemas
-from mtnet.userdata.trees import TREES
+from mtnet.userdata.headers import INPUTS
 
 DATASET_FILE = "data.safetensors"
 HELD_OUT = 0.1
 """Fraction of the groups for validation, and the same for testing."""
-COLUMN = {"name": str, "mean": float, "spread": float, "levels": ([str], None)}
-SCHEMA = {"task": str, "inputs": [COLUMN], "target": COLUMN, "missing": str}
-SCHEMA |= {"waves?": int, "base?": (TREES, None)}
-INPUTS = {"schema?": SCHEMA, "size?": int, "colour?": bool, "invert?": bool}
-"""What a header says about the inputs of a network: columns of a table, or the size of images."""
 ABOUT = {"splits": {split: [str] for split in SPLITS}, "classes?": (int, None), **INPUTS}
 ABOUT["columns?"] = [[str]]  # how each column of the file was read
 REMEDY = "write it again with mtnet fit"
@@ -79,8 +74,13 @@ def open_dataset(path: str) -> Dataset:
     """The whole file; read again only if it has changed."""
     if not path:
         raise InputError("this family needs a dataset file: start with mtnet fit")
+    return _read(Path(path).resolve(), modified(path))
+
+
+def modified(path: str) -> int:
+    """When the file was written, in nanoseconds; 0 if there is none."""
     file = Path(path).resolve()
-    return _read(file, file.stat().st_mtime_ns if file.exists() else 0)
+    return file.stat().st_mtime_ns if file.exists() else 0
 
 
 @lru_cache(maxsize=4)

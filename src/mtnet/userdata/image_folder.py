@@ -74,6 +74,11 @@ def as_trained(pixels: np.ndarray, about: dict[str, Any]) -> np.ndarray:
     return 255 - pixels if about["invert"] else pixels
 
 
+def as_inputs(pixels: np.ndarray) -> np.ndarray:
+    """Pixels as floats in [0, 1], channels first, as networks take them."""
+    return np.moveaxis(pixels, -1, -3).astype(np.float32) / 255
+
+
 def cached_images(
     paths: list[Path], size: int, colour: bool, tick: Callable[[], Any] = lambda: None
 ) -> np.ndarray:

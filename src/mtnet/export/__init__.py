@@ -1,0 +1,1 @@
+"""Adapted networks for other programs: ONNX, PyTorch, safetensors, JSON, Hugging Face folders."""

@@ -1,0 +1,1 @@
+"""Adapted networks without JAX: as plain layers, applied with NumPy."""
