@@ -113,7 +113,8 @@ def padded_size(rows: int) -> int:
 
 def stack_padded(supports: Sequence[TaskSupport], size: int) -> Batch:
     """Support sets of `size` rows each; targets of added rows are nan, or -1 for classes."""
-    x = np.zeros((len(supports), size, *supports[0].x.shape[1:]), np.float32)
+    x_first = supports[0].x
+    x = np.zeros((len(supports), size, *x_first.shape[1:]), x_first.dtype)
     y_first = supports[0].y
     no_target = np.nan if np.issubdtype(y_first.dtype, np.floating) else -1
     y = np.full((len(supports), size, *y_first.shape[1:]), no_target, y_first.dtype)

@@ -22,8 +22,9 @@ from mtnet.report.cells import contact_sheet
 from mtnet.storage import models
 from mtnet.storage.calibration import half_widths
 from mtnet.tasks.episodes import as_floats
-from mtnet.userdata import image_folder, schema as schemas, table_files
+from mtnet.userdata import schema as schemas, table_files
 from mtnet.userdata.new_tasks import Inputs, read_inputs, some
+from mtnet.userdata.pixels import read_pixels
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -172,8 +173,8 @@ def with_column(
 
 def predict_images(model: Model, paths: list[Path], out: Path | None, sheet: Path | None) -> None:
     """A table of images, labels and probabilities, and a contact sheet."""
-    pixels = image_folder.read_images(paths, model.about["size"], model.about["colour"])
-    x = as_floats(jnp.asarray(image_folder.as_trained(pixels, model.about)))
+    pixels = read_pixels(paths, model.about)
+    x = as_floats(jnp.asarray(pixels))
     t = model.about.get("temperature", 1.0)
     p = np.asarray(jax.nn.softmax(predict_compiled(model.net, x) / t))
     labels, probabilities = np.array(model.about["labels"])[p.argmax(1)], p.max(1)
@@ -189,5 +190,6 @@ def predict_images(model: Model, paths: list[Path], out: Path | None, sheet: Pat
         console.print(f"Wrote {len(paths)} predictions to {out}", highlight=False)
     sheet = sheet or (Path("predictions.png") if out is None else None)
     if sheet is not None:
-        save_figure(contact_sheet(pixels, labels.tolist(), probabilities.tolist()), sheet)
+        shown = 255 - pixels if model.about["invert"] else pixels  # as in the files
+        save_figure(contact_sheet(shown, labels.tolist(), probabilities.tolist()), sheet)
         console.print(f"Contact sheet: {sheet}", highlight=False)

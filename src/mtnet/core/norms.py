@@ -23,6 +23,7 @@ BatchStats = tuple[Float[Array, " channels"], Float[Array, " channels"]]
 EPSILON = 1e-3
 
 _seen: ContextVar[dict[int, BatchStats] | None] = ContextVar("seen", default=None)
+_weights: ContextVar[Array | None] = ContextVar("weights", default=None)
 
 
 class BatchNorm(eqx.Module):
@@ -50,7 +51,7 @@ class BatchNorm(eqx.Module):
         return x * scale + (self.offset - mean * scale)
 
     def _of_batch(self, mean: Array, square: Array) -> BatchStats:
-        mean, square = jax.lax.pmean((mean, square), "batch")
+        mean, square = _batch_mean((mean, square))
         var = jnp.maximum(square - jnp.square(mean), 0)  # one pass over x; rounding may go below 0
         seen = _seen.get()
         if seen is not None:
@@ -58,6 +59,33 @@ class BatchNorm(eqx.Module):
                 raise InputError("a BatchNorm is used twice: use one object per call")
             seen[id(self)] = mean, var
         return mean, var
+
+
+def _batch_mean(values: BatchStats) -> BatchStats:
+    """The mean over the named axis "batch", with the weights of `weigh_batch` if there are any."""
+    weights = _weights.get()
+    if weights is None:
+        return jax.lax.pmean(values, "batch")
+    w = weights[jax.lax.axis_index("batch")]
+    total, *sums = jax.lax.psum((w, *(w * v for v in values)), "batch")
+    return sums[0] / total, sums[1] / total
+
+
+@contextmanager
+def weigh_batch(weights: Float[Array, " n"]) -> Iterator[None]:
+    """Inside, the statistics of a batch are weighted means.
+
+    Examples of weight 0 only fill up a batch, so that one compiled program serves batches of
+    several sizes.
+
+    Args:
+        weights: One weight per example of the batch, as long as the axis "batch".
+    """
+    token = _weights.set(weights)
+    try:
+        yield
+    finally:
+        _weights.reset(token)
 
 
 def freeze_batch_stats(net: Net, x: Float[Array, "n ..."]) -> Net:
