@@ -1,4 +1,4 @@
-"""Tasks as files: the adapted model with its examples, as `mtnet adapt` writes it."""
+"""Tasks as files: the examples only, as a server keeps them, or the model that learned them."""
 
 from pathlib import Path
 from typing import Any
@@ -8,21 +8,25 @@ import numpy as np
 
 from mtnet.adapted import Model, describe, predictor_shapes
 from mtnet.build import net_spec
+from mtnet.check_data import check_data
 from mtnet.core.cells import split
 from mtnet.errors import InputError
-from mtnet.files import arrays_of, fill_network
+from mtnet.files import arrays_of, fill_network, read_arrays, write_arrays
 from mtnet.methods import METHODS
 from mtnet.serve.networks import ServedNetwork
 from mtnet.storage.calibration import model_intervals
 from mtnet.storage.models import save_model
-from mtnet.storage.supports import load_supports, support_arrays, support_header
+from mtnet.storage.supports import support_arrays, support_header
 from mtnet.userdata.new_tasks import Support
 
+ABOUT = {"base": {"run": str, "sha256": str}, "labels": [str]}
+"""What the header of a task must hold."""
 
-def save_task(
+
+def save_task_model(
     path: Path, network: ServedNetwork, support: Support, net: Any, outputs: np.ndarray
 ) -> None:
-    """Write the model of a task, without padding, and its examples.
+    """Write the model of a task, without padding, and its examples, as `mtnet adapt` does.
 
     Args:
         path: The file.
@@ -57,12 +61,21 @@ def _cut(like: Any, net: Any) -> Any:
     return fill_network(like, {n: arrays[n][tuple(map(slice, s))] for n, s in shapes.items()})
 
 
+def save_task(path: Path, network: ServedNetwork, support: Support) -> None:
+    """Write the examples of a task; the same model is learned from them again."""
+    about = {"base": network.origin, "labels": list(support.labels)}
+    write_arrays(path, "task", {"x": support.x, "y": support.y}, about=about)
+
+
 def load_task(path: Path, networks: dict[str, ServedNetwork]) -> tuple[ServedNetwork, Support]:
     """The examples of a task, and the network that learned it."""
-    supports, about = load_supports(path)
+    arrays, header = read_arrays(path, "task")
+    about = check_data(header.get("about"), ABOUT, str(path), "delete it")
+    if set(arrays) != {"x", "y"}:
+        raise InputError(f"{path} does not hold examples: delete it")
     for network in networks.values():
-        if network.origin["sha256"] == about["base"]["sha256"] and len(supports) == 1:
-            return network, supports[0]
+        if network.origin["sha256"] == about["base"]["sha256"]:
+            return network, Support(None, arrays["x"], arrays["y"], tuple(about["labels"]))
     raise InputError(
         f"this task was learned by {about['base']['run']}, which this server does not have"
     )

@@ -16,7 +16,7 @@ from mtnet.errors import InputError, check_name
 from mtnet.serve.examples import merged
 from mtnet.serve.limits import Limits
 from mtnet.serve.metrics import Metrics
-from mtnet.serve.model_files import load_task, save_task
+from mtnet.serve.model_files import load_task, save_task, save_task_model
 from mtnet.serve.networks import ServedNetwork
 from mtnet.serve.programs import Learned, Programs
 from mtnet.serve.tasks import Task, TaskStore, new_id
@@ -93,9 +93,11 @@ class Service:
 
     def model_file(self, task: Task) -> bytes:
         """The adapted model as a file that `mtnet predict` reads."""
+        network, support, learned = self.networks[task.network], task.support, self.learn(task)
+        outputs = np.asarray(learned.outputs[-1][: len(support.x)])
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"model{SUFFIX}"
-            self._save(task, self.learn(task), path)
+            save_task_model(path, network, support, _after(learned, -1), outputs)
             return path.read_bytes()
 
     def _adapt(self, network: ServedNetwork, support: Support) -> Learned:
@@ -116,7 +118,7 @@ class Service:
         learned = self._adapt(network, support)
         task = _task(id, network, support, learned)
         self._remember(id, _after(learned, -1))
-        self.tasks.put(task, lambda path: self._save(task, learned, path))
+        self.tasks.put(task, lambda path: save_task(path, network, support))
         return task
 
     def _remember(self, id: str, net: Any) -> Any:
@@ -130,11 +132,6 @@ class Service:
     def _forget(self, id: str) -> None:
         with self._lock:
             self._models.pop(id, None)
-
-    def _save(self, task: Task, learned: Learned, path: Path) -> None:
-        outputs = np.asarray(learned.outputs[-1][: len(task.support.x)])
-        network, net = self.networks[task.network], _after(learned, -1)
-        save_task(path, network, task.support, net, outputs)
 
     def _load(self, id: str, path: Path) -> Task:
         network, support = load_task(path, self.networks)
