@@ -17,6 +17,8 @@ from mtnet.commands.parse import Flag, OptionalPath, run as run_command
 from mtnet.errors import InputError
 
 TOKEN = "MTNET_TOKEN"
+BACKLOG = 1024
+"""Connections that wait until they are accepted."""
 Models = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN|FILE ...", help_behavior_hint="")]
 
 
@@ -103,6 +105,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(BACKLOG)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"cannot listen on {host}, port {port}: {reason}; choose --port") from None

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from mtnet.adapted import Model, describe, predictor_shapes
-from mtnet.build import net_spec
 from mtnet.check_data import check_data
 from mtnet.core.cells import split
 from mtnet.errors import InputError
@@ -41,7 +40,7 @@ def save_task_model(
     about |= {"base": network.origin, "examples": support_header([support])}
     after = None if METHODS[config.method].embeds else split(net).W
     if after is not None and ways is not None:
-        head = net_spec(config, ways).head
+        head = network.spec.head
         after[head] = tuple(a[:ways] for a in after[head])
     about |= describe(config, network.theta, ways, rows, after)
     if network.classifies:

@@ -11,9 +11,10 @@ from mtnet.core.types import MetaParams
 from mtnet.errors import InputError
 from mtnet.evaluation.calibration import run_calibration
 from mtnet.methods import METHODS
+from mtnet.nets.spec import NetSpec
 from mtnet.serve.limits import LIMITS
 from mtnet.storage.models import fingerprint
-from mtnet.storage.networks import find_network, pretrained_names
+from mtnet.storage.networks import find_network, network_path, pretrained_names, read_network
 from mtnet.storage.run_folder import open_run
 from mtnet.storage.supports import adaptation_settings
 from mtnet.tasks import FAMILIES
@@ -45,14 +46,13 @@ class ServedNetwork(NamedTuple):
     temperature: float
     intervals: dict[int, Calibration]
     origin: dict[str, Any]
+    classifies: bool
+    spec: NetSpec
+    """The network with as many outputs as classes are possible."""
 
     @property
     def is_table(self) -> bool:
         return self.inputs["kind"] == "table"
-
-    @property
-    def classifies(self) -> bool:
-        return is_classification(self.config)
 
     @property
     def fixed_classes(self) -> bool:
@@ -98,8 +98,10 @@ def served_networks(
 
 def from_network(source: str, name: str | None = None) -> ServedNetwork:
     """A pretrained network, a file of `mtnet export`, or a run of a family that mtnet has."""
-    trained = find_network(source)
-    config, about = trained.config, trained.about
+    if Path(source).is_dir():
+        config, _, theta, about = find_network(source)
+    else:
+        config, theta, about = read_network(network_path(source))
     if config.family in PICTURES:
         inputs = PICTURES[config.family]
     elif net_spec(config).inputs == (1,):
@@ -109,9 +111,7 @@ def from_network(source: str, name: str | None = None) -> ServedNetwork:
     measured = (about.get("accuracy") or about.get("error") or [{}])[0]
     steps = measured.get("steps", config.inner.steps)
     temperature = about.get("temperature", 1.0)
-    return _served(
-        name or source, source, config, trained.theta, inputs, steps, about, temperature, {}
-    )
+    return _served(name or source, source, config, theta, inputs, steps, about, temperature, {})
 
 
 def from_run(folder: Path, warn: Callable[[str], None]) -> ServedNetwork:
@@ -149,10 +149,11 @@ def _served(
     """With norms that use the support set only, so that one query does not change another."""
     settings = adaptation_settings(config)
     config = config.replace(statistics="inductive")
-    ways = None
-    if is_classification(config):
+    classifies, ways = is_classification(config), None
+    if classifies:
         ways = LIMITS.ways if config.any_ways else net_spec(config).outputs
     origin = {"run": source, "sha256": fingerprint(theta), "settings": settings}
     return ServedNetwork(
-        name, config, theta, inputs, steps, ways, about, temperature, intervals, origin
+        *(name, config, theta, inputs, steps, ways, about, temperature, intervals, origin),
+        *(classifies, net_spec(config, ways)),
     )

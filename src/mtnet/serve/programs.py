@@ -17,7 +17,7 @@ from jaxtyping import Array, Scalar
 
 from mtnet.adapted import KEY
 from mtnet.adapted_tasks import TaskSupport, stack_padded
-from mtnet.build import build_learner, net_spec
+from mtnet.build import build_learner
 from mtnet.core.cells import split
 from mtnet.core.losses import padded_cross_entropy, padded_mse, predict
 from mtnet.core.norms import weigh_batch
@@ -152,7 +152,7 @@ def _moved(network: ServedNetwork, nets: Any, ways: Array) -> dict[str, Array]:
     first, last = (
         split(jax.tree.map(lambda a, i=i: a[i] if eqx.is_array(a) else a, nets)).W for i in (0, -1)
     )
-    head = net_spec(network.config, network.ways).head if network.classifies else None
+    head = network.spec.head if network.classifies else None
 
     def norm(cell: str, arrays: Any) -> Array:
         if cell == head:  # the rows of classes that the task has
@@ -176,7 +176,7 @@ def _floats(x: Array) -> Array:
 
 def _blank(network: ServedNetwork, size: int, count: int) -> tuple[Batch, np.ndarray]:
     """`count` support sets of `size` examples, and their ways: what a program is compiled for."""
-    x = np.zeros((size, *net_spec(network.config).inputs), np.float32)
+    x = np.zeros((size, *network.spec.inputs), np.float32)
     if not network.is_table:
         x = np.moveaxis(x, 1, -1).astype(np.uint8)
     y = np.zeros(size, np.int32) if network.classifies else np.zeros((size, 1), np.float32)

@@ -48,16 +48,21 @@ def pretrained_path(name: str) -> Path | None:
 
 
 def load_network(path: Path) -> TrainedNetwork:
+    config, theta, about = read_network(path)
+    return TrainedNetwork(config, build_learner(config), theta, about)
+
+
+def read_network(path: Path) -> tuple[Config, MetaParams, dict[str, Any]]:
+    """Settings, meta-parameters and description of a network file; no network is built."""
     arrays, header = read_arrays(path, "network")
     check_data(header, {"config": {}, "about": {}}, str(path), "write it again with mtnet export")
     config = from_dict(header["config"], str(path))
-    learner = build_learner(config)
-    like = jax.eval_shape(learner.init, jax.random.key(0))
+    like = jax.eval_shape(lambda: build_learner(config).init(jax.random.key(0)))
     try:
         theta = fill_tree(like, arrays)
     except ValueError as error:
         raise InputError(f"{path} does not hold the network of its settings: {error}") from None
-    return TrainedNetwork(config, learner, theta, header["about"])
+    return config, theta, header["about"]
 
 
 def network_of_run(folder: Path) -> TrainedNetwork:
@@ -71,13 +76,17 @@ def network_of_run(folder: Path) -> TrainedNetwork:
 def find_network(name: str) -> TrainedNetwork:
     """The network of a run folder or a file, or the pretrained one of this name."""
     path = Path(name)
-    if path.is_dir():
-        return network_of_run(path)
+    return network_of_run(path) if path.is_dir() else load_network(network_path(name))
+
+
+def network_path(name: str) -> Path:
+    """The file of a network, or of the pretrained network of this name."""
+    path = Path(name)
     if not path.exists():
         path = pretrained_path(name) or with_suffix(path)
     if not path.exists():
         raise no_file(name)
-    return load_network(path)
+    return path
 
 
 def no_file(name: str) -> InputError:
