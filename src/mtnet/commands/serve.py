@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import tyro
 
 from mtnet.commands.common import check_positive, console, warn
-from mtnet.commands.parse import Flag, OptionalPath, run as run_command
+from mtnet.commands.parse import Flag, OptionalPath, Strings, run as run_command
 from mtnet.errors import InputError
 
 TOKEN = "MTNET_TOKEN"
@@ -29,10 +29,12 @@ def main(arguments: Sequence[str]) -> None:
 def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
+    networks: Strings = (),
     model: Models = (),
     store: OptionalPath = None,
     max_tasks: int = 1000,
     public: Flag = False,
+    lazy: Flag = False,
     one_by_one: Flag = False,
 ) -> None:
     """Serve networks over HTTP: learn tasks from a few examples, and predict.
@@ -44,10 +46,12 @@ def serve(
     Args:
         host: Address to listen on; other machines can reach 0.0.0.0.
         port: Port to listen on; 0: any that is free.
+        networks: Pretrained networks to serve. Default: all.
         model: Run folders, or files of mtnet export, to serve besides the pretrained networks.
         store: Folder that keeps tasks when the server stops. Default: in memory only.
         max_tasks: Tasks that are kept; the least recently used is deleted.
         public: Allow a public address without MTNET_TOKEN.
+        lazy: Compile programs for many examples when they are first needed, not at start.
         one_by_one: Adapt to one task at a time, to measure what adapting together gains.
     """
     check_positive(max_tasks=max_tasks)
@@ -74,9 +78,12 @@ def serve(
         raise InputError(f"serve needs {package}: pip install 'mtnet[serve]'") from None
     listener = listen(host, port)
     service = Service(
-        served_networks(model, warn), replace(LIMITS, tasks=max_tasks), store, not one_by_one
+        served_networks(networks, model, warn),
+        replace(LIMITS, tasks=max_tasks),
+        store,
+        not one_by_one,
     )
-    threading.Thread(target=service.compile, daemon=True).start()
+    threading.Thread(target=service.compile, args=(lazy,), daemon=True).start()
     hosts = ("localhost", "127.0.0.1", "[::1]", host) if local else ("*",)
     settings: dict[str, Any] = {"limit_concurrency": LIMITS.connections, "log_level": "warning"}
     settings |= {"timeout_keep_alive": 10, "server_header": False, "ws": "none"}

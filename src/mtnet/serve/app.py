@@ -86,9 +86,9 @@ def add_state(app: FastAPI, service: Service) -> None:
         return {"status": "ok"}
 
     @app.get("/readyz", tags=["server"])
-    async def ready() -> dict[str, str]:
-        """Whether programs are compiled; 503 before."""
-        if not service.ready.is_set():
+    async def ready(all: bool = False) -> dict[str, str]:
+        """Whether the first programs are compiled, or all of them; 503 before."""
+        if not (service.compiled if all else service.ready).is_set():
             raise HTTPException(503, "compiling")
         return {"status": "ready"}
 

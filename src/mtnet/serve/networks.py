@@ -8,7 +8,7 @@ from mtnet.build import is_classification, net_spec
 from mtnet.config import Config
 from mtnet.core.conformal import Calibration
 from mtnet.core.types import MetaParams
-from mtnet.errors import InputError
+from mtnet.errors import InputError, check_name
 from mtnet.evaluation.calibration import run_calibration
 from mtnet.methods import METHODS
 from mtnet.nets.spec import NetSpec
@@ -83,10 +83,18 @@ class ServedNetwork(NamedTuple):
 
 
 def served_networks(
-    models: Sequence[Path], warn: Callable[[str], None]
+    names: Sequence[str], models: Sequence[Path], warn: Callable[[str], None]
 ) -> dict[str, ServedNetwork]:
-    """The networks that come with mtnet, then those of files and run folders, by name."""
-    networks = {name: from_network(name) for name in pretrained_names()}
+    """Networks that come with mtnet, then those of files and run folders, by name.
+
+    Args:
+        names: Pretrained networks. Default: all.
+        models: Files and run folders.
+        warn: Is told of problems that are not errors.
+    """
+    for name in names:
+        check_name("pretrained network", name, pretrained_names())
+    networks = {name: from_network(name) for name in names or pretrained_names()}
     for path in models:
         own = path.is_dir() and FAMILIES[open_run(path).config.family].own
         network = from_run(path, warn) if own else from_network(str(path), path.stem)

@@ -46,15 +46,20 @@ class Service:
         self._models: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._changing = [threading.Lock() for _ in range(64)]
-        self.ready = threading.Event()
+        self.ready, self.compiled = threading.Event(), threading.Event()
 
-    def compile(self) -> None:
-        """Compile all programs, the smallest sizes first; the server is ready after the first."""
+    def compile(self, lazy: bool = False) -> None:
+        """Compile all programs, the smallest sizes first; the server is ready after the first.
+
+        Args:
+            lazy: Leave the larger sizes to the first requests that need them.
+        """
         for program in sorted(self.programs.values(), key=_first):
             program.compile_all(smallest=True)
             self.ready.set()
-        for program in self.programs.values():
+        for program in () if lazy else self.programs.values():
             program.compile_all(smallest=False)
+        self.compiled.set()
 
     def network(self, name: str) -> ServedNetwork:
         check_name("network", name, self.networks)
