@@ -69,7 +69,7 @@ class Server:
                 status, content, kind = answer.status, answer.read(), answer.headers["content-type"]
         except urllib.error.HTTPError as error:
             status, content, kind = error.code, error.read(), error.headers["content-type"]
-        return status, json.loads(content) if kind == "application/json" else content
+        return status, json.loads(content) if kind == "application/json" and content else content
 
     def learn(self, network, **examples):
         status, task = self.call("POST", "/v1/tasks", {"network": network} | examples)

@@ -76,25 +76,25 @@ def serve(
         if package == "mtnet":
             raise
         raise InputError(f"serve needs {package}: pip install 'mtnet[serve]'") from None
-    listener = listen(host, port)
-    service = Service(
-        served_networks(networks, model, warn),
-        replace(LIMITS, tasks=max_tasks),
-        store,
-        not one_by_one,
-    )
-    threading.Thread(target=service.compile, args=(lazy,), daemon=True).start()
-    hosts = ("localhost", "127.0.0.1", "[::1]", host) if local else ("*",)
-    settings: dict[str, Any] = {"limit_concurrency": LIMITS.connections, "log_level": "warning"}
-    settings |= {"timeout_keep_alive": 10, "server_header": False, "ws": "none"}
-    app = build_app(service, token, hosts)
-    server = uvicorn.Server(uvicorn.Config(app, **settings, lifespan="off"))
-    address = f"[{host}]" if ":" in host else host
-    url = f"http://{address}:{listener.getsockname()[1]}"
-    console.print(f"Serving {len(service.networks)} networks at {url}", highlight=False)
-    console.print("Stop with Ctrl-C.", highlight=False)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    server.run(sockets=[listener])
+    with listen(host, port) as listener:
+        service = Service(
+            served_networks(networks, model, warn),
+            replace(LIMITS, tasks=max_tasks),
+            store,
+            not one_by_one,
+        )
+        threading.Thread(target=service.compile, args=(lazy,), daemon=True).start()
+        hosts = ("localhost", "127.0.0.1", "[::1]", host) if local else ("*",)
+        settings: dict[str, Any] = {"limit_concurrency": LIMITS.connections, "log_level": "warning"}
+        settings |= {"timeout_keep_alive": 10, "server_header": False, "ws": "none"}
+        app = build_app(service, token, hosts)
+        server = uvicorn.Server(uvicorn.Config(app, **settings, lifespan="off"))
+        address = f"[{host}]" if ":" in host else host
+        url = f"http://{address}:{listener.getsockname()[1]}"
+        console.print(f"Serving {len(service.networks)} networks at {url}", highlight=False)
+        console.print("Stop with Ctrl-C.", highlight=False)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        server.run(sockets=[listener])
 
 
 def is_local(host: str) -> bool:

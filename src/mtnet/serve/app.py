@@ -128,7 +128,7 @@ def add_tasks(app: FastAPI, service: Service) -> None:
     def find(id: str) -> Task:
         task = service.tasks.get(id)
         if task is None:
-            raise HTTPException(404, "there is no such task: it was deleted, or never made")
+            raise no_task()
         return task
 
     @app.get("/v1/networks", tags=["networks"], response_model_exclude_none=True)
@@ -175,11 +175,22 @@ def add_tasks(app: FastAPI, service: Service) -> None:
             service.model_file(find(id)), media_type="application/octet-stream", headers=name
         )
 
-    @app.delete("/v1/tasks/{id}", tags=["tasks"], responses=MISSING, status_code=204)
-    def delete_task(id: Id) -> None:
+    @app.delete(
+        "/v1/tasks/{id}",
+        tags=["tasks"],
+        responses=MISSING,
+        status_code=204,
+        response_class=Response,
+    )
+    def delete_task(id: Id) -> Response:
         """Delete a task."""
         if not service.tasks.delete(id):
-            raise HTTPException(404, "there is no such task: it was deleted, or never made")
+            raise no_task()
+        return Response(status_code=204)
+
+
+def no_task() -> HTTPException:
+    return HTTPException(404, "there is no such task: it was deleted, or never made")
 
 
 def info(network: ServedNetwork, task: Task) -> TaskInfo:

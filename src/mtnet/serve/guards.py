@@ -16,6 +16,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 OPEN = ("/", "/healthz", "/readyz")
 """Paths without a token, and those below /page/."""
+DISCARD = 64_000_000
+"""Bytes of a body that is too large which are read before it is refused."""
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -63,6 +65,7 @@ class Guard:
             await asyncio.wait_for(self._answer(scope, receive, answer), self.limits.seconds)
         except TooLarge:
             if not status:
+                await discard(receive, DISCARD)
                 text = f"the body has more than {self.limits.body} bytes: send less"
                 await problem(answer, 413, text, close=True)
         except TimeoutError:
@@ -97,6 +100,15 @@ class Guard:
         if self.token is None or path in OPEN or path.startswith("/page/"):
             return True
         return hmac.compare_digest(given, self.token)
+
+
+async def discard(receive: Receive, most: int) -> None:
+    """Read the rest of a body, up to a bound: a sender who is cut off sees no answer."""
+    while most > 0:
+        message = await receive()
+        most -= len(message.get("body", b""))
+        if not message.get("more_body"):
+            return
 
 
 async def problem(send: Send, status: int, text: str, close: bool = False) -> None:
