@@ -191,7 +191,7 @@ def test_the_schema_is_kept(server):
         operation = result.ok()
 
         @given(case=operation.as_strategy())
-        @settings(max_examples=8, suppress_health_check=list(HealthCheck), deadline=None)
+        @settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
         def check(case):
             case.call_and_validate(base_url=f"http://127.0.0.1:{server.port}", checks=chosen)
 

@@ -2,7 +2,6 @@
 
 import ipaddress
 import os
-import signal
 import socket
 import threading
 from collections.abc import Sequence
@@ -55,46 +54,45 @@ def serve(
         one_by_one: Adapt to one task at a time, to measure what adapting together gains.
     """
     check_positive(max_tasks=max_tasks)
-    if not 0 <= port < 2**16:
-        raise InputError(f"port must be from 0 to {2**16 - 1}; it is {port}")
     token = os.environ.get(TOKEN) or None
-    local = is_local(host)
-    if not local and token is None and not public:
-        raise InputError(
-            f"{host} can be reached from other machines: set {TOKEN}, or add --public if everyone "
-            "may use the server"
-        )
+    check_address(host, port, token, public)
     try:
-        import uvicorn
-
-        from mtnet.serve.app import build_app
-        from mtnet.serve.limits import LIMITS
-        from mtnet.serve.networks import served_networks
-        from mtnet.serve.service import Service
+        from mtnet.serve import app, limits, networks as served, service as services
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package == "mtnet":
             raise
         raise InputError(f"serve needs {package}: pip install 'mtnet[serve]'") from None
+    bounds = replace(limits.LIMITS, tasks=max_tasks)
     with listen(host, port) as listener:
-        service = Service(
-            served_networks(networks, model, warn),
-            replace(LIMITS, tasks=max_tasks),
-            store,
-            not one_by_one,
-        )
+        found = served.served_networks(networks, model, warn)
+        service = services.Service(found, bounds, store, not one_by_one)
         threading.Thread(target=service.compile, args=(lazy,), daemon=True).start()
-        hosts = ("localhost", "127.0.0.1", "[::1]", host) if local else ("*",)
-        settings: dict[str, Any] = {"limit_concurrency": LIMITS.connections, "log_level": "warning"}
-        settings |= {"timeout_keep_alive": 10, "server_header": False, "ws": "none"}
-        app = build_app(service, token, hosts)
-        server = uvicorn.Server(uvicorn.Config(app, **settings, lifespan="off"))
         address = f"[{host}]" if ":" in host else host
         url = f"http://{address}:{listener.getsockname()[1]}"
-        console.print(f"Serving {len(service.networks)} networks at {url}", highlight=False)
-        console.print("Stop with Ctrl-C.", highlight=False)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        server.run(sockets=[listener])
+        console.print(f"Serving {len(found)} networks at {url}", highlight=False, soft_wrap=True)
+        hosts = ("localhost", "127.0.0.1", "[::1]", host) if is_local(host) else ("*",)
+        run_server(app.build_app(service, token, hosts), listener, bounds.connections)
+
+
+def run_server(app: Any, listener: socket.socket, connections: int) -> None:
+    """Answer requests until Ctrl-C."""
+    import uvicorn
+
+    settings: dict[str, Any] = {"limit_concurrency": connections, "log_level": "warning"}
+    settings |= {"timeout_keep_alive": 10, "server_header": False, "ws": "none", "lifespan": "off"}
+    uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[listener])
+
+
+def check_address(host: str, port: int, token: str | None, public: bool) -> None:
+    """Raise an InputError for an address that the server may not use."""
+    if not 0 <= port < 2**16:
+        raise InputError(f"port must be from 0 to {2**16 - 1}; it is {port}")
+    if not is_local(host) and token is None and not public:
+        raise InputError(
+            f"{host} can be reached from other machines: set {TOKEN}, or add --public if everyone "
+            "may use the server"
+        )
 
 
 def is_local(host: str) -> bool:
