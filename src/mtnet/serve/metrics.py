@@ -4,6 +4,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 
@@ -28,6 +29,7 @@ class Metrics:
         self._tasks = Gauge("mtnet_tasks", "Tasks that the server has.", **own)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        method = method if method in METHODS else "other"  # few series, whatever is sent
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
