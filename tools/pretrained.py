@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import jax
 import tyro
 
+from mtnet.build import is_classification
 from mtnet.core.evaluate import summarise
 from mtnet.core.temperature import fit_temperature
 from mtnet.evaluation.calibration import query_logits
@@ -39,6 +40,32 @@ def accuracy(network: TrainedNetwork, ways: int, steps: int, tasks: int) -> dict
     return test | {"shots": shots, "steps": steps, "tasks": tasks} | result
 
 
+def error(network: TrainedNetwork, steps: int, tasks: int) -> dict[str, Any]:
+    """Mean squared error on new tasks of a regression, with as many shots as in training."""
+    theta = jax.tree.map(lambda leaf: leaf[None], network.theta)
+    test = {"shots": network.config.tasks.shots, "queries": 10}
+    scores = measure(network.config, theta, [0], tasks=tasks, steps=steps, **test)
+    summary = summarise(scores[0, :, steps])
+    result = {"mean": round(float(summary.mean), 4), "ci95": round(float(summary.ci95), 4)}
+    result["median"] = round(float(summary.median), 4)
+    return test | {"steps": steps, "tasks": tasks} | result
+
+
+def measured(
+    network: TrainedNetwork, ways: tuple[int, ...], steps: int, tasks: int
+) -> dict[str, Any]:
+    """What the header says that the network scores."""
+    config = network.config
+    if not is_classification(config):
+        return {"error": [error(network, n, tasks) for n in (steps, config.inner.steps)]}
+    return {
+        "accuracy": [accuracy(network, n, steps, tasks) for n in ways],
+        "temperature": fit_temperature(*query_logits(config, network.theta, "validation")),
+        "statistics": config.inner.statistics,
+        "test classes": f"{config.family}, test split",
+    }
+
+
 def main(
     run: Annotated[Path, tyro.conf.Positional],
     name: Annotated[str, tyro.conf.Positional],
@@ -59,13 +86,7 @@ def main(
     about = {name: network.about[name] for name in TRAINING if name in network.about}
     if run.is_dir():
         about = history(network.config, read_metrics(open_run(run)), about["measured_at"])
-    about |= {
-        "accuracy": [accuracy(network, n, steps, tasks) for n in ways],
-        "temperature": fit_temperature(*query_logits(network.config, network.theta, "validation")),
-        "statistics": network.config.inner.statistics,
-        "test classes": f"{network.config.family}, test split",
-        "commit": git_commit(),
-    }
+    about |= measured(network, ways, steps, tasks) | {"commit": git_commit()}
     path = FOLDER / f"{name}{SUFFIX}"
     save_network(path, network.config, network.theta, about)
     if path.stat().st_size > LARGEST:

@@ -158,7 +158,7 @@ def _blank_network(spec: NetSpec, frozen_stats: bool) -> Any:
 def _blank_memory(spec: NetSpec, method: str, ways: int, rows: int, statistics: Any) -> Any:
     net, x = build_net(spec), jnp.zeros((rows, *spec.inputs))
     features = jax.eval_shape(lambda x: predict(net, x), x).shape[-1]
-    options = {"ways": ways, "features": features, "statistics": statistics}
+    options = {"ways": ways, "features": features, "statistics": statistics, "outputs": 1}
     learner, key = make(method, net, **known(method, options)), jax.random.key(KEY)
     return learner.adapt(learner.init(key), Batch(x, jnp.zeros(rows, jnp.int32)), key)
 

@@ -23,6 +23,7 @@ COMMANDS: dict[str, dict[str, str]] = {  # group -> command -> what it does
         "predict": "Predict with an adapted model.",
         "inspect": "Show what a task may change, or what it changed.",
         "classify": "Name characters or photographs from a few examples.",
+        "serve": "Learn and predict over HTTP, with a page to draw on.",
         "export": "Write a trained network to one file.",
     },
     "research": {

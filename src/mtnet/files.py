@@ -33,6 +33,7 @@ KINDS = {
     "calibration": "the calibration of a run (mtnet fit)",
     "checkpoint": "a checkpoint (mtnet train)",
     "images": "decoded images (a cache of mtnet fit)",
+    "task": "a task of a server (mtnet serve --store)",
 }
 
 STALE = 3600.0

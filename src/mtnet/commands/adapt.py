@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from mtnet.commands.adapt_examples import inputs_header, read_examples
+from mtnet.commands.adapt_examples import read_examples
 from mtnet.commands.adapt_write import Start, write_adapted
 from mtnet.commands.common import console, warn
 from mtnet.commands.parse import Flag, OptionalPath, RunFolder, parse, run as run_command
@@ -16,6 +16,7 @@ from mtnet.storage.names import with_suffix
 from mtnet.storage.run_folder import load_best_member, open_run
 from mtnet.storage.supports import load_supports, open_origin, run_origin
 from mtnet.tasks import FAMILIES
+from mtnet.userdata.dataset import inputs_header
 from mtnet.userdata.new_tasks import Support, some
 from mtnet.userdata.support_sets import merge_supports
 

@@ -8,16 +8,9 @@ import numpy as np
 from mtnet.commands.common import warn
 from mtnet.config import Config
 from mtnet.errors import InputError
-from mtnet.userdata import dataset, image_folder, schema as schemas
+from mtnet.userdata import image_folder, schema as schemas
 from mtnet.userdata.new_tasks import Support, read_supports
-
-
-def inputs_header(config: Config) -> dict[str, Any]:
-    """What a model of this run must know of its inputs."""
-    about = dataset.open_dataset(config.tasks.data).about
-    if config.family == "table":
-        return {"kind": "table", "schema": about["schema"]}
-    return {"kind": "images"} | {name: about[name] for name in ("size", "colour", "invert")}
+from mtnet.userdata.support_sets import number_as_trained
 
 
 def read_examples(
@@ -37,20 +30,7 @@ def tasks_from_table(config: Config, about: dict[str, Any], path: Path) -> list[
     supports = read_supports(schema, path, warn)
     if schema.target.levels is None or config.any_ways:
         return supports
-    return [_as_trained(schema, support, path) for support in supports]
-
-
-def _as_trained(schema: schemas.Schema, support: Support, path: Path) -> Support:
-    """Class numbers as in training, where each class has its own row of the head."""
-    known = schema.target.levels or ()
-    for label in support.labels:
-        if label not in known:
-            raise InputError(
-                f"{path}: column {schema.target.name!r} has {label!r}, which was in no training "
-                f"group; there are: {', '.join(known)}"
-            )
-    y = np.array([known.index(support.labels[i]) for i in support.y], np.int32)
-    return support._replace(y=y, labels=known)
+    return [number_as_trained(schema, support, path) for support in supports]
 
 
 def task_from_folder(

@@ -18,6 +18,7 @@ from mtnet.storage.calibration import half_widths
 from mtnet.storage.predictors import Predictors, load_predictors
 from mtnet.userdata import image_folder, schema as schemas, table_files
 from mtnet.userdata.new_tasks import Inputs, read_inputs, some
+from mtnet.userdata.pixels import read_pixels
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -177,8 +178,8 @@ def predict_images(
     model: Predictors, paths: list[Path], out: Path | None, sheet: Path | None
 ) -> None:
     """A table of images, labels and probabilities, and a contact sheet."""
-    pixels = image_folder.read_images(paths, model.about["size"], model.about["colour"])
-    x = image_folder.as_inputs(image_folder.as_trained(pixels, model.about))
+    pixels = read_pixels(paths, model.about)
+    x = image_folder.as_inputs(pixels)
     (predictor,) = model.tasks.values()
     p = softmax(predictor.outputs(x) / model.about.get("temperature", 1.0))
     labels, probabilities = np.array(predictor.labels)[p.argmax(1)], p.max(1)
@@ -196,5 +197,6 @@ def predict_images(
     if sheet is not None:
         from mtnet.report.contact_sheet import contact_sheet  # Matplotlib takes long to import
 
-        save_figure(contact_sheet(pixels, labels.tolist(), probabilities.tolist()), sheet)
+        shown = 255 - pixels if model.about["invert"] else pixels  # as in the files
+        save_figure(contact_sheet(shown, labels.tolist(), probabilities.tolist()), sheet)
         console.print(f"Contact sheet: {sheet}", highlight=False)

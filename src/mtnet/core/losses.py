@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key, Scalar
 
-from mtnet.core.norms import counted
+from mtnet.core.norms import weigh_batch
 from mtnet.core.types import Loss, Predictor
 from mtnet.errors import InputError
 
@@ -32,15 +32,12 @@ def predict(
     Returns:
         Predictions, stacked along the leading axis.
     """
-    if key is None and present is None:
-        return jax.vmap(one_example(model), axis_name="batch")(x)
-
-    def call(x: Array, key: Array | None, present: Array | None) -> Array:
-        with counted(present):
-            return one_example(model)(x) if key is None else one_example(model)(x, key=key)
-
-    keys = None if key is None else jax.random.split(key, len(x))
-    return jax.vmap(call, axis_name="batch")(x, keys, present)
+    call = one_example(model)
+    with weigh_batch(present):
+        if key is None:
+            return jax.vmap(call, axis_name="batch")(x)
+        keys = jax.random.split(key, len(x))
+        return jax.vmap(lambda x, key: call(x, key=key), axis_name="batch")(x, keys)
 
 
 def one_example(model: Predictor) -> Callable[..., Array]:

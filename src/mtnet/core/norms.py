@@ -23,7 +23,7 @@ Net = TypeVar("Net")
 BatchStats = tuple[Float[Array, " channels"], Float[Array, " channels"]]
 
 _seen: ContextVar[dict[int, BatchStats] | None] = ContextVar("seen", default=None)
-_present: ContextVar[Array | None] = ContextVar("present", default=None)
+_weights: ContextVar[Array | None] = ContextVar("weights", default=None)
 
 
 class BatchNorm(eqx.Module):
@@ -51,7 +51,7 @@ class BatchNorm(eqx.Module):
         return x * scale + (self.offset - mean * scale)
 
     def _of_batch(self, mean: Array, square: Array) -> BatchStats:
-        mean, square = _batch_mean(mean), _batch_mean(square)
+        mean, square = _batch_mean((mean, square))
         var = jnp.maximum(square - jnp.square(mean), 0)  # one pass over x; rounding may go below 0
         seen = _seen.get()
         if seen is not None:
@@ -61,22 +61,32 @@ class BatchNorm(eqx.Module):
         return mean, var
 
 
-def _batch_mean(value: Array) -> Array:
-    """The mean over a batch, without the examples that only fill it up."""
-    present = _present.get()
-    if present is None:
-        return jax.lax.pmean(value, "batch")
-    return jax.lax.psum(present * value, "batch") / jax.lax.psum(present, "batch")
+def _batch_mean(values: BatchStats) -> BatchStats:
+    """The mean over the named axis "batch", with the weights of `weigh_batch` if there are any."""
+    weights = _weights.get()
+    if weights is None:
+        return jax.lax.pmean(values, "batch")
+    w = weights[jax.lax.axis_index("batch")]
+    total, *sums = jax.lax.psum((w, *(w * v for v in values)), "batch")
+    return sums[0] / total, sums[1] / total
 
 
 @contextmanager
-def counted(present: Array | None) -> Iterator[None]:
-    """Norms count the example that is being computed (1), or do not (0). None: they do."""
-    token = _present.set(present)
+def weigh_batch(weights: Float[Array, " n"] | None) -> Iterator[None]:
+    """Inside, the statistics of a batch are weighted means.
+
+    Examples of weight 0 only fill up a batch, so that one compiled program serves batches of
+    several sizes.
+
+    Args:
+        weights: One weight per example of the batch, as long as the axis "batch". None changes
+            nothing.
+    """
+    token = _weights.set(_weights.get() if weights is None else weights)
     try:
         yield
     finally:
-        _present.reset(token)
+        _weights.reset(token)
 
 
 def freeze_batch_stats(
@@ -99,12 +109,13 @@ def freeze_batch_stats(
         return net
     fresh = exchange(net, [None] * len(_norms(net)))  # drop earlier statistics
 
-    def statistics(x: Array, present: Array | None) -> list[BatchStats | None]:
-        with _recording() as seen, counted(present):
+    def statistics(x: Array) -> list[BatchStats | None]:
+        with _recording() as seen:
             fresh(x)
         return [seen.get(id(norm)) for norm in _norms(fresh)]
 
-    return exchange(fresh, jax.vmap(statistics, axis_name="batch", out_axes=None)(x, present))
+    with weigh_batch(present):
+        return exchange(fresh, jax.vmap(statistics, axis_name="batch", out_axes=None)(x))
 
 
 def uses_batch_stats(net: Any) -> bool:

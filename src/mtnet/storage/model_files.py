@@ -42,6 +42,7 @@ ABOUT = {
 INPUTS_OF: dict[str, dict[str, Any]] = {
     "table": {"schema": {}, "labels": []},
     "images": {"size": int, "colour": bool, "invert": bool, "labels": []},
+    "drawings": {"size": int, "colour": bool, "invert": bool, "labels": []},
 }
 """What it must hold for each kind of inputs."""
 REMEDY = "write it again with mtnet adapt"
@@ -84,7 +85,8 @@ def check_memory(about: dict[str, Any], source: str) -> None:
     memory, method = about.get("memory"), METHODS.get(about["method"])
     if memory is None and (method is None or not method.embeds):
         return
-    check_name("method", about["method"], [name for name in METHODS if METHODS[name].ragged])
+    stored = [name for name, m in METHODS.items() if m.ragged or (m.pretrains and not m.steps)]
+    check_name("method", about["method"], stored)
     counts = [memory[name] for name in ("ways", "rows")] if memory else [0]
     known = memory is not None and memory["statistics"] in get_args(StatisticsMode)
     if not known or not all(0 < count < 2**31 for count in counts):

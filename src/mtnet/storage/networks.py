@@ -35,14 +35,18 @@ class TrainedNetwork(NamedTuple):
 
 
 def load_network(path: Path) -> TrainedNetwork:
+    config, theta, about = read_network(path)
+    return TrainedNetwork(config, build_learner(config), theta, about)
+
+
+def read_network(path: Path) -> tuple[Config, MetaParams, dict[str, Any]]:
+    """Settings, meta-parameters and description of a network file; no network is built."""
     config, arrays, about = read_network_file(path)
-    learner = build_learner(config)
-    like = jax.eval_shape(learner.init, jax.random.key(0))
+    like = jax.eval_shape(lambda: build_learner(config).init(jax.random.key(0)))
     try:
-        theta = fill_tree(like, arrays)
+        return config, fill_tree(like, arrays), about
     except ValueError as error:
         raise not_its_network(path, error) from None
-    return TrainedNetwork(config, learner, theta, about)
 
 
 def network_of_run(folder: Path) -> TrainedNetwork:
@@ -56,9 +60,7 @@ def network_of_run(folder: Path) -> TrainedNetwork:
 def find_network(name: str) -> TrainedNetwork:
     """The network of a run folder or a file, or the pretrained one of this name."""
     path = Path(name)
-    if path.is_dir():
-        return network_of_run(path)
-    return load_network(find_file(name))
+    return network_of_run(path) if path.is_dir() else load_network(find_file(name))
 
 
 def load_body(config: Config) -> Body | None:

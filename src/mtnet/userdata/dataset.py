@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mtnet.check_data import check_data
+from mtnet.config import Config
 from mtnet.core.types import SPLITS
 from mtnet.errors import InputError
 from mtnet.files import read_arrays, write_arrays
@@ -133,3 +134,11 @@ def without_added(about: dict[str, Any]) -> dict[str, Any]:
     """What a header says of the rows themselves: not the waves and the base."""
     schema = about.get("schema") or {}
     return about | {"schema": {k: v for k, v in schema.items() if k not in ("waves", "base")}}
+
+
+def inputs_header(config: Config) -> dict[str, Any]:
+    """What a model of this run must know of its inputs."""
+    about = open_dataset(config.tasks.data).about
+    if config.family == "table":
+        return {"kind": "table", "schema": about["schema"]}
+    return {"kind": "images"} | {name: about[name] for name in ("size", "colour", "invert")}

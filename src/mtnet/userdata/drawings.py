@@ -1,12 +1,10 @@
 """An image of a character as in Omniglot: 28x28, ink 1, background 0."""
 
-from pathlib import Path
-
 import numpy as np
 from PIL import Image
 
 from mtnet.errors import InputError
-from mtnet.userdata.open_image import image_header, open_image
+from mtnet.userdata.open_image import Source, image_header, open_image
 
 SIZE, ORIGINAL = 28, 105
 LARGE = 1024
@@ -17,7 +15,7 @@ MIXED = 0.25
 """If both tones have more than this share of the border, it does not show the background."""
 
 
-def drawing(path: Path) -> np.ndarray:
+def drawing(path: Source) -> np.ndarray:
     """(1, 28, 28) floats from an image file of any size and polarity."""
     image = open_image(path, _at_most_large).convert("L")
     if image_header(path) == ("1", (ORIGINAL, ORIGINAL)):  # original Omniglot

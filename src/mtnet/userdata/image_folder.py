@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from PIL import Image
 
 from mtnet.errors import InputError
 from mtnet.files import cache_root, read_arrays, write_arrays
-from mtnet.userdata.open_image import open_image
+from mtnet.userdata.open_image import Source, open_image
 from mtnet.version import __version__
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -39,7 +39,7 @@ def images_by_class(folder: Path, least: int = 2) -> dict[str, list[Path]]:
     return classes
 
 
-def read_image(path: Path, size: int, colour: bool) -> np.ndarray:
+def read_image(path: Source, size: int, colour: bool) -> np.ndarray:
     """uint8 (size, size, 3 or 1): the central square, on white where it is transparent."""
     square = open_image(path, lambda image: _central_square(image, size))
     pixels = np.asarray(square.convert("RGB" if colour else "L"))
@@ -54,7 +54,7 @@ def _central_square(image: Image.Image, size: int) -> Image.Image:
 
 
 def read_images(
-    paths: list[Path], size: int, colour: bool, tick: Callable[[], Any] = lambda: None
+    paths: Sequence[Source], size: int, colour: bool, tick: Callable[[], Any] = lambda: None
 ) -> np.ndarray:
     """uint8 (images, size, size, channels); `tick` is called after each image."""
     pixels = np.empty((len(paths), size, size, 3 if colour else 1), np.uint8)

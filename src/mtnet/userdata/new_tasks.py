@@ -45,8 +45,20 @@ class Inputs(NamedTuple):
 
 
 def read_supports(schema: Schema, path: Path, warn: Warn) -> list[Support]:
-    """The tasks of a table, in the order of their first rows; all rows if it names no tasks."""
-    table, source = read_table(path, schema.na, warn), str(path)
+    """The tasks of a table file, as `table_supports`."""
+    return table_supports(schema, read_table(path, schema.na, warn), path, warn)
+
+
+def table_supports(schema: Schema, table: pa.Table, path: Path | str, warn: Warn) -> list[Support]:
+    """The tasks of a table, in the order of their first rows; all rows if it names no tasks.
+
+    Args:
+        schema: The columns of the model.
+        table: The rows.
+        path: Where they are from, for messages.
+        warn: Is told of rows that are skipped and of levels that are new.
+    """
+    source = str(path)
     columns = {c.name: read_column(table, c.name, path) for c in (*schema.inputs, schema.target)}
     target = columns[schema.target.name]
     tasks = read_tasks(schema, table, path)
@@ -78,14 +90,18 @@ def _numbered(support: Support) -> Support:
 
 
 def read_inputs(schema: Schema, path: Path, warn: Warn) -> Inputs:
-    """A table, and its inputs encoded for a model."""
-    table = read_table(path, schema.na, warn)
+    """A table file, and its inputs encoded for a model."""
+    return table_inputs(schema, read_table(path, schema.na, warn), path, warn)
+
+
+def table_inputs(schema: Schema, table: pa.Table, path: Path | str, warn: Warn) -> Inputs:
+    """Rows, and their inputs encoded for a model."""
     columns = {c.name: read_column(table, c.name, path) for c in schema.inputs}
     x = _encoded(schema, columns, str(path), warn)
     return Inputs(table, x, has_all(schema, columns), read_tasks(schema, table, path))
 
 
-def read_tasks(schema: Schema, table: pa.Table, path: Path) -> list[str] | None:
+def read_tasks(schema: Schema, table: pa.Table, path: Path | str) -> list[str] | None:
     """The task of each row, or None if the table has no task column."""
     if schema.task not in table.column_names:
         return None

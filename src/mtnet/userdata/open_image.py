@@ -3,8 +3,10 @@
 import stat
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -15,15 +17,30 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")
 """The only decoders that are tried, whatever the name of the file."""
 MAX_PIXELS = 64_000_000
 """Larger images are refused before they are decoded; bounds memory to about 0.6 GB."""
+UPLOAD_FORMATS: tuple[str, ...] = ("PNG", "JPEG")
 DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")
 """Grey modes with more than 8 bits."""
 GREY = ("1", "L", "LA", "La", *DEEP)
 
+
+@dataclass(frozen=True)
+class Upload:
+    """An image file in memory; as text, its name."""
+
+    name: str
+    data: bytes
+    max_pixels: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Source = Path | Upload
 Shrink = Callable[[Image.Image], Image.Image]
 Result = TypeVar("Result")
 
 
-def open_image(path: Path, shrink: Shrink = lambda image: image) -> Image.Image:
+def open_image(path: Source, shrink: Shrink = lambda image: image) -> Image.Image:
     """A decoded image in mode L or RGB, upright, on white where it is transparent.
 
     16-bit grey is divided by 257. 32-bit integers are read as 0 to 65535, floats as 0 to 1 or 0 to
@@ -31,14 +48,14 @@ def open_image(path: Path, shrink: Shrink = lambda image: image) -> Image.Image:
     value of the image.
 
     Args:
-        path: A regular file in one of `FORMATS`.
+        path: A regular file in one of `FORMATS`, or an upload in one of `UPLOAD_FORMATS`.
         shrink: Applied to the decoded image in mode L, RGB, RGBA or F, before anything else, so
             that one full-size image is in memory.
     """
     return _read(path, lambda image: _on_white(image, shrink))
 
 
-def image_header(path: Path) -> tuple[str, tuple[int, int]]:
+def image_header(path: Source) -> tuple[str, tuple[int, int]]:
     """Mode and size of an image, without decoding it."""
     return _read(path, lambda image: (image.mode, image.size))
 
@@ -48,20 +65,24 @@ def has_colour(path: Path) -> bool:
     return image_header(path)[0] not in GREY
 
 
-def _read(path: Path, use: Callable[[Image.Image], Result]) -> Result:
+def _read(path: Source, use: Callable[[Image.Image], Result]) -> Result:
     """`use` of an opened image; whatever is wrong with the file is one InputError."""
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
+        if isinstance(path, Upload):
+            file: Any = BytesIO(path.data)
+            formats, most = UPLOAD_FORMATS, path.max_pixels
+        elif stat.S_ISREG(path.stat().st_mode):
+            file, formats, most = path, FORMATS, MAX_PIXELS
+        else:
             raise InputError(f"cannot read {path} as an image: it is not a regular file")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about metadata, and about sizes below our limit
-            with Image.open(path, formats=FORMATS) as image:
+            with Image.open(file, formats=formats) as image:
                 width, height = image.size
-                if width * height > MAX_PIXELS:
+                if width * height > most:
                     raise InputError(
                         f"{path} has {width} x {height} pixels, the limit is "
-                        f"{MAX_PIXELS // 1_000_000} million: make it smaller"
+                        f"{most / 1e6:g} million: make it smaller"
                     )
                 return use(image)
     except InputError:
@@ -69,7 +90,7 @@ def _read(path: Path, use: Callable[[Image.Image], Result]) -> Result:
     except FileNotFoundError:
         raise InputError(f"there is no image {path}") from None
     except Image.UnidentifiedImageError:
-        names = ", ".join(FORMATS)
+        names = ", ".join(UPLOAD_FORMATS if isinstance(path, Upload) else FORMATS)
         raise InputError(f"cannot read {path} as an image: its content is not {names}") from None
     except Exception as error:  # decoders raise almost anything for a damaged file
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]

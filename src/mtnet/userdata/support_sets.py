@@ -1,11 +1,13 @@
 """Support sets of new tasks: rows added later, and an order that does not depend on the file."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 
 from mtnet.errors import InputError
 from mtnet.userdata.new_tasks import Support
+from mtnet.userdata.schema import Schema
 
 
 def merge_supports(old: Iterable[Support], new: Iterable[Support]) -> list[Support]:
@@ -46,3 +48,16 @@ def check_two_classes(support: Support, source: str) -> None:
             f"{source}{task}: one class only, {support.labels[int(support.y[0])]!r}: give examples "
             "of at least two"
         )
+
+
+def number_as_trained(schema: Schema, support: Support, source: Path | str) -> Support:
+    """Class numbers as in training, where each class has its own row of the head."""
+    known = schema.target.levels or ()
+    for label in support.labels:
+        if label not in known:
+            raise InputError(
+                f"{source}: column {schema.target.name!r} has {label!r}, which was in no training "
+                f"group; there are: {', '.join(known)}"
+            )
+    y = np.array([known.index(support.labels[i]) for i in support.y], np.int32)
+    return support._replace(y=y, labels=known)

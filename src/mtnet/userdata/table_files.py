@@ -56,7 +56,7 @@ def _commas(text: pa.ChunkedArray, values: pa.ChunkedArray) -> bool:
     return is_number(values.type) and bool(pc.any(pc.match_substring(text, ",")).as_py())
 
 
-def read_column(table: pa.Table, name: str, path: Path) -> np.ndarray:
+def read_column(table: pa.Table, name: str, path: Path | str) -> np.ndarray:
     """One column: float64 with nan for missing values, or object with None."""
     if name not in table.column_names:
         raise InputError(f"{path} has no column {name!r}; {suggest(name, table.column_names)}")

@@ -1,0 +1,1 @@
+"""`mtnet serve`: networks that learn new tasks over HTTP, and a page to draw on."""

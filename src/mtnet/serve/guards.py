@@ -1,0 +1,121 @@
+"""What every request passes before it is read: size, time, token; and what every answer carries."""
+
+import asyncio
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from mtnet.serve.limits import Limits
+from mtnet.serve.metrics import Metrics
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+OPEN = ("/", "/healthz", "/readyz")
+"""Paths without a token, and those below /page/."""
+DISCARD = 64_000_000
+"""Bytes of a body that is too large which are read before it is refused."""
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; "
+        b"form-action 'none'; base-uri 'none'",
+    ),
+]
+
+
+class TooLarge(Exception):
+    """The body has more bytes than a request may have."""
+
+
+class Guard:
+    """Limits of requests around an app.
+
+    Args:
+        app: What answers.
+        limits: Bounds.
+        token: Bearer token that requests need; None: none.
+        metrics: Is told of every request.
+    """
+
+    def __init__(self, app: App, limits: Limits, token: str | None, metrics: Metrics):
+        self.app, self.limits, self.metrics = app, limits, metrics
+        self.token = None if token is None else f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], *HEADERS]}
+            await send(message)
+
+        try:
+            await asyncio.wait_for(self._answer(scope, receive, answer), self.limits.seconds)
+        except TooLarge:
+            if not status:
+                await discard(receive, DISCARD)
+                text = f"the body has more than {self.limits.body} bytes: send less"
+                await problem(answer, 413, text, close=True)
+        except TimeoutError:
+            if not status:
+                text = f"not answered within {self.limits.seconds:g} seconds"
+                await problem(answer, 503, text, close=True)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self.metrics.request(scope["method"], route, status, time.perf_counter() - began)
+
+    async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        if not self._allowed(scope["path"], headers.get(b"authorization", b"")):
+            await problem(send, 401, "this server needs a token: Authorization: Bearer TOKEN")
+            return
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self.limits.body:
+            raise TooLarge
+        size = 0
+
+        async def bounded() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self.limits.body:
+                raise TooLarge
+            return message
+
+        await self.app(scope, bounded, send)
+
+    def _allowed(self, path: str, given: bytes) -> bool:
+        if self.token is None or path in OPEN or path.startswith("/page/"):
+            return True
+        return hmac.compare_digest(given, self.token)
+
+
+async def discard(receive: Receive, most: int) -> None:
+    """Read the rest of a body, up to a bound: a sender who is cut off sees no answer."""
+    while most > 0:
+        message = await receive()
+        most -= len(message.get("body", b""))
+        if not message.get("more_body"):
+            return
+
+
+async def problem(send: Send, status: int, text: str, close: bool = False) -> None:
+    """Answer with an error of one line."""
+    body = json.dumps({"detail": text}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
+    headers += [(b"connection", b"close")] if close else []
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,130 @@
+"""The page of `mtnet serve` in a real browser."""
+
+import math
+import shutil
+
+import numpy as np
+import pytest
+from serving import ANY, serving
+
+FIVE_SHAPES = {
+    "line": [[(0.1, 0.1), (0.9, 0.9)]],
+    "cross": [[(0.1, 0.5), (0.9, 0.5)], [(0.5, 0.1), (0.5, 0.9)]],
+    "vee": [[(0.1, 0.1), (0.5, 0.9), (0.9, 0.1)]],
+    "square": [[(0.15, 0.15), (0.85, 0.15), (0.85, 0.85), (0.15, 0.85), (0.15, 0.15)]],
+    "circle": [
+        [(0.5 + 0.4 * math.cos(t), 0.5 + 0.4 * math.sin(t)) for t in np.linspace(0, 6.3, 30)]
+    ],
+}
+BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def server():
+    networks = (ANY, "sine-mt-net", "sine-maml")
+    with serving("--networks", *networks) as running:
+        yield running
+
+
+@pytest.fixture
+def page(server):
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1180, "height": 900})
+        errors = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        requests = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        page.wait_for_selector("body[data-ready]")
+        yield page
+        browser.close()
+    assert not errors
+    assert all(url.startswith((f"http://127.0.0.1:{server.port}/", "data:")) for url in requests)
+
+
+def draw(page, canvas, strokes, shift=0.0):
+    """Strokes in parts of the canvas; a shift moves every second corner."""
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    for stroke in strokes:
+        corners = [
+            (
+                box["x"] + box["width"] * (x + shift * (i % 2)),
+                box["y"] + box["height"] * (y - shift * ((i + 1) % 2)),
+            )
+            for i, (x, y) in enumerate(stroke)
+        ]
+        page.mouse.move(*corners[0])
+        page.mouse.down()
+        for corner in corners[1:]:
+            page.mouse.move(*corner, steps=2)
+        page.mouse.up()
+
+
+def test_five_shapes_are_drawn_and_one_is_recognised_when_it_is_drawn_again(page):
+    from playwright.sync_api import expect
+
+    names = page.locator("#cards input[type=text]")
+    for i, (name, strokes) in enumerate(FIVE_SHAPES.items()):
+        names.nth(i).fill(name)
+        draw(page, page.locator("#cards canvas").nth(i), strokes)
+    expect(page.locator("#answer")).to_have_text("Learned 5 examples. Draw a query.", timeout=30000)
+    expect(page.locator("#examples-after")).to_have_text("100 %")
+    for name in ("vee", "square"):
+        page.locator("#query button", has_text="Clear").click()
+        draw(page, page.locator("#query canvas"), FIVE_SHAPES[name], 0.05)
+        expect(page.locator("#answer")).to_have_attribute("data-label", name, timeout=15000)
+    expect(page.locator("#seen-image")).to_be_visible()
+    page.locator("#truth").select_option("square")
+    page.locator("#add-test").click()
+    expect(page.locator("#tests-after")).to_have_text("1 of 1", timeout=15000)
+    with page.expect_download() as download:
+        page.locator("#download").click()
+    assert download.value.suggested_filename == "model.safetensors"
+
+
+def test_the_keyboard_is_enough_and_a_phone_is_wide_enough(page):
+    from playwright.sync_api import expect
+
+    page.set_viewport_size({"width": 360, "height": 700})
+    moves = {0: ["ArrowRight"] * 6, 1: ["ArrowDown"] * 6, 2: ["ArrowLeft"] * 4 + ["ArrowDown"] * 4}
+    for i, keys in moves.items():
+        page.locator("#cards canvas").nth(i).focus()
+        for key in ("Space", *keys, "Space"):
+            page.keyboard.press(key)
+    expect(page.locator("#examples-after")).to_have_text("100 %", timeout=30000)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator("#tab-classes").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#curve")).to_be_visible()
+    expect(page.locator("#classes")).to_be_hidden()
+
+
+def test_points_of_a_curve_are_clicked_and_fitted(page):
+    from playwright.sync_api import expect
+
+    page.locator("#tab-curve").click()
+    plot = page.locator("#plots svg.plot").first
+    box = plot.bounding_box()
+    for x in np.linspace(-4.5, 4.5, 10):
+        y = 3 * math.sin(x + 0.5)
+        page.mouse.click(
+            box["x"] + box["width"] * (x / 5 + 1) / 2, box["y"] + box["height"] * (1 - y / 6) / 2
+        )
+    answer = page.locator("#curve-answer")
+    expect(answer).to_contain_text("on 10 points after 10 steps", timeout=30000)
+
+    def loss(step):
+        page.locator("#step").fill(str(step))
+        expect(answer).to_contain_text(f"after {step} steps")
+        words = answer.text_content().split("; ")
+        return {w.split(":")[0]: float(w.split("loss ")[1].split()[0]) for w in words}
+
+    before, after = loss(0), loss(10)
+    assert after["MT-net"] < 0.1 * before["MT-net"]
+    assert after["MAML"] < before["MAML"]
