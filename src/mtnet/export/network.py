@@ -10,6 +10,7 @@ from mtnet.plain.apply import apply_layers, softmax
 from mtnet.plain.layers import Layer
 from mtnet.storage.predictors import Predictors
 from mtnet.userdata import schema as schemas
+from mtnet.userdata.new_tasks import some
 from mtnet.version import __version__
 
 
@@ -44,13 +45,14 @@ def network_of(model: Predictors, task: str | None, source: str) -> ExportedNetw
         source: The file, for messages.
     """
     if task is None and len(model.tasks) > 1:
-        some = ", ".join(map(repr, list(model.tasks)[:3]))
         raise InputError(
-            f"{source} has models of {len(model.tasks)} tasks ({some}, ...): say which, with --task"
+            f"{source} has models of {some(list(model.tasks))}: say which, with --task"
         )
     task = next(iter(model.tasks)) if task is None else task
     if task not in model.tasks:
-        raise InputError(f"{source} has no model of task {task!r}: see its tasks in mtnet predict")
+        raise InputError(
+            f"{source} has no model of task {task!r}; it has {some(list(model.tasks))}"
+        )
     predictor = model.tasks[task]
     if predictor.layers is None:
         raise InputError(
