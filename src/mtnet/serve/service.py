@@ -44,6 +44,7 @@ class Service:
         }
         self.tasks = TaskStore(limits.tasks, store, self._load, self._forget)
         self._models: OrderedDict[str, Any] = OrderedDict()
+        self._recent: OrderedDict[str, Learned] = OrderedDict()  # with the networks of all steps
         self._lock = threading.Lock()
         self._changing = [threading.Lock() for _ in range(64)]
         self.ready, self.compiled = threading.Event(), threading.Event()
@@ -88,7 +89,9 @@ class Service:
 
     def outputs_by_step(self, task: Task, x: np.ndarray) -> list[np.ndarray]:
         """The outputs of the network after 0, 1, ... steps."""
-        learned = self.learn(task)
+        with self._lock:
+            learned = self._recent.get(task.id)
+        learned = self.learn(task) if learned is None else learned
         answer = self.programs[task.network].answer
         return [answer(_after(learned, i), x) for i in range(len(learned.losses))]
 
@@ -123,6 +126,11 @@ class Service:
         learned = self._adapt(network, support)
         task = _task(id, network, support, learned)
         self._remember(id, _after(learned, -1))
+        with self._lock:
+            self._recent[id] = learned
+            self._recent.move_to_end(id)
+            while len(self._recent) > self.limits.recent:
+                self._recent.popitem(last=False)
         self.tasks.put(task, lambda path: save_task(path, network, support))
         return task
 
@@ -137,6 +145,7 @@ class Service:
     def _forget(self, id: str) -> None:
         with self._lock:
             self._models.pop(id, None)
+            self._recent.pop(id, None)
 
     def _load(self, id: str, path: Path) -> Task:
         network, support = load_task(path, self.networks)
