@@ -30,6 +30,7 @@ bench: .venv-bench/ready
 	taskset -c 0 $(BENCH)/python bench/pooled.py
 	$(BENCH)/python bench/processes.py
 	$(BENCH)/python bench/scale.py
+	$(BENCH)/python bench/serve.py
 
 clean:
 	rm -rf .venv .venv-bench
@@ -41,5 +42,5 @@ clean:
 
 .venv-bench/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-bench
-	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable '.[cli,bench]'
+	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable '.[serve,bench]'
 	touch $@
