@@ -31,6 +31,7 @@ bench: .venv-bench/ready
 	$(BENCH)/python bench/processes.py
 	$(BENCH)/python bench/start.py
 	$(BENCH)/python bench/scale.py
+	$(BENCH)/python bench/serve.py
 
 clean:
 	rm -rf .venv .venv-bench
@@ -42,5 +43,5 @@ clean:
 
 .venv-bench/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-bench
-	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable '.[cli,bench]'
+	$(BENCH)/python -m pip install --quiet --constraint constraints.txt --editable '.[serve,bench]'
 	touch $@

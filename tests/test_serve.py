@@ -5,6 +5,7 @@ import io
 import json
 import signal
 import socket
+import sys
 
 import jax
 import numpy as np
@@ -251,3 +252,13 @@ def test_a_server_that_cannot_start_says_why(arguments, words, capsys, monkeypat
     with jax.enable_x64(False):
         assert main(["serve", "--networks", "sine-mt-net", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_without_its_packages_the_command_says_what_to_install(capsys, monkeypatch):
+    import mtnet.serve
+
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    monkeypatch.delitem(sys.modules, "mtnet.serve.app", raising=False)
+    monkeypatch.delattr(mtnet.serve, "app", raising=False)
+    assert main(["serve"]) == 2
+    assert "serve needs fastapi: pip install 'mtnet[serve]'" in capsys.readouterr().err

@@ -14,7 +14,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
-OPEN = ("/", "/healthz", "/readyz")
+OPEN = ("/", "/docs", "/openapi.json", "/healthz", "/readyz")
 """Paths without a token, and those below /page/."""
 DISCARD = 64_000_000
 """Bytes of a body that is too large which are read before it is refused."""

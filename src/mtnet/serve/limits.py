@@ -31,6 +31,8 @@ class Limits:
     """Characters of the name of a class."""
     models: int = 64
     """Adapted networks in memory; those of other tasks are adapted again when they are used."""
+    recent: int = 16
+    """Tasks whose networks after every step are in memory."""
 
 
 LIMITS = Limits()

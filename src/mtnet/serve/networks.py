@@ -22,6 +22,7 @@ from mtnet.tasks import FAMILIES
 from mtnet.userdata.dataset import inputs_header
 from mtnet.userdata.new_tasks import Support
 from mtnet.userdata.schema import Column, Schema, from_plain, to_plain
+from mtnet.userdata.support_sets import number_as_trained
 
 CURVE = Schema("task", (Column("x"),), Column("y"))
 """The columns of a network for curves."""
@@ -65,6 +66,12 @@ class ServedNetwork(NamedTuple):
         if self.fixed_classes:
             return list(from_plain(self.inputs["schema"]).target.levels or ())
         return list(support.labels)
+
+    def numbered(self, support: Support) -> Support:
+        """The same examples, with classes numbered as the outputs are."""
+        if not self.fixed_classes:
+            return support
+        return number_as_trained(from_plain(self.inputs["schema"]), support, "the examples")
 
     def describe(self) -> dict[str, Any]:
         """What `GET /v1/networks` says about it."""

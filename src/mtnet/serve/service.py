@@ -3,7 +3,6 @@
 import tempfile
 import threading
 import time
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,11 @@ from mtnet.serve.metrics import Metrics
 from mtnet.serve.model_files import load_task, save_task, save_task_model
 from mtnet.serve.networks import ServedNetwork
 from mtnet.serve.programs import Learned, Programs
+from mtnet.serve.recent import Recent
 from mtnet.serve.tasks import Task, TaskStore, new_id
 from mtnet.serve.together import Together
 from mtnet.storage.names import SUFFIX
 from mtnet.userdata.new_tasks import Support
-from mtnet.userdata.schema import from_plain
-from mtnet.userdata.support_sets import number_as_trained
 
 
 class Service:
@@ -43,8 +41,8 @@ class Service:
             name: _together(p, self.metrics, together) for name, p in self.programs.items()
         }
         self.tasks = TaskStore(limits.tasks, store, self._load, self._forget)
-        self._models: OrderedDict[str, Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._models: Recent[Any] = Recent(limits.models)
+        self._paths: Recent[Learned] = Recent(limits.recent)  # with the networks of all steps
         self._changing = [threading.Lock() for _ in range(64)]
         self.ready, self.compiled = threading.Event(), threading.Event()
 
@@ -72,23 +70,22 @@ class Service:
     def add(self, task: Task, examples: Support) -> Task:
         """The task with more examples, learned again from all of them."""
         with self._changing[hash(task.id) % len(self._changing)]:
-            newest = self.tasks.get(task.id) or task
-            network = self.networks[task.network]
+            newest, network = self.tasks.get(task.id), self.networks[task.network]
+            if newest is None:
+                raise InputError("the task was deleted meanwhile")
             return self._store(task.id, network, merged(network, newest.support, examples))
 
     def outputs(self, task: Task, x: np.ndarray) -> np.ndarray:
         """The outputs of the adapted network for some queries."""
-        with self._lock:
-            net = self._models.get(task.id)
-            if net is not None:
-                self._models.move_to_end(task.id)
+        net = self._models.get(task)
         if net is None:
-            net = self._remember(task.id, _after(self.learn(task), -1))
+            net = _after(self.learn(task), -1)
+            self._models.put(task, net)
         return self.programs[task.network].answer(net, x)
 
     def outputs_by_step(self, task: Task, x: np.ndarray) -> list[np.ndarray]:
         """The outputs of the network after 0, 1, ... steps."""
-        learned = self.learn(task)
+        learned = self._paths.get(task) or self.learn(task)
         answer = self.programs[task.network].answer
         return [answer(_after(learned, i), x) for i in range(len(learned.losses))]
 
@@ -106,9 +103,7 @@ class Service:
             return path.read_bytes()
 
     def _adapt(self, network: ServedNetwork, support: Support) -> Learned:
-        if network.fixed_classes:
-            schema = from_plain(network.inputs["schema"])
-            support = number_as_trained(schema, support, "the examples")
+        support = network.numbered(support)
         began = time.perf_counter()
         learned = self._learn[network.name](TaskSupport(support.x, support.y, support.labels))
         self.metrics.adapted(network.name, time.perf_counter() - began)
@@ -122,21 +117,14 @@ class Service:
     def _store(self, id: str, network: ServedNetwork, support: Support) -> Task:
         learned = self._adapt(network, support)
         task = _task(id, network, support, learned)
-        self._remember(id, _after(learned, -1))
+        self._models.put(task, _after(learned, -1))
+        self._paths.put(task, learned)
         self.tasks.put(task, lambda path: save_task(path, network, support))
         return task
 
-    def _remember(self, id: str, net: Any) -> Any:
-        with self._lock:
-            self._models[id] = net
-            self._models.move_to_end(id)
-            while len(self._models) > self.limits.models:
-                self._models.popitem(last=False)
-        return net
-
     def _forget(self, id: str) -> None:
-        with self._lock:
-            self._models.pop(id, None)
+        self._models.forget(id)
+        self._paths.forget(id)
 
     def _load(self, id: str, path: Path) -> Task:
         network, support = load_task(path, self.networks)
@@ -144,7 +132,7 @@ class Service:
 
 
 def _task(id: str, network: ServedNetwork, support: Support, learned: Learned) -> Task:
-    accuracy = _accuracy(learned, support) if network.classifies else None
+    accuracy = _accuracy(learned, network.numbered(support)) if network.classifies else None
     moved = {cell: float(value) for cell, value in learned.moved.items()}
     return Task(id, network.name, support, [float(v) for v in learned.losses], accuracy, moved)
 
@@ -158,11 +146,10 @@ def _together(
     return Together(programs.learn, size, most, metrics.batch)
 
 
-def _first(programs: Programs) -> tuple[bool, bool, str]:
-    """Programs of drawings come first, of MT-nets among them."""
-    network = programs.network
-    kind, method = network.inputs["kind"], network.config.method
-    return kind != "drawings", method != "mt-net", network.name
+def _first(programs: Programs) -> tuple[bool, bool, bool]:
+    """The network that the page starts with comes first: an MT-net for any number of drawings."""
+    config, kind = programs.network.config, programs.network.inputs["kind"]
+    return kind != "drawings", config.method != "mt-net", not config.any_ways
 
 
 def _after(learned: Learned, step: int) -> Any:
