@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 from test_tables_dirty import FLAGS, TINY, records, write
 
 import mtnet
@@ -23,9 +22,9 @@ def elsewhere(tmp_path, monkeypatch):
         yield
 
 
-@given(st.integers(1, 6), st.integers(0, 4))
-def test_padding_does_not_change_the_loss(rows, more):
-    draw = np.random.default_rng(rows)
+@pytest.mark.parametrize("rows", [1, 4, 6])
+def test_padding_does_not_change_the_loss(rows):
+    draw, more = np.random.default_rng(rows), 6 - rows
     prediction, target = draw.normal(size=(2, rows + more, 3))
     labels = draw.integers(0, 3, rows + more)
     padded = jnp.asarray(np.where(np.arange(rows + more)[:, None] < rows, target, np.nan))

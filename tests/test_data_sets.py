@@ -52,8 +52,8 @@ def omniglot(tmp_path_factory):
 
 @pytest.fixture
 def mini_imagenet(tmp_path, monkeypatch):
-    """The real test classes of mini-ImageNet, 60 images each; the other splits are one of them."""
-    per_class = 60
+    """The real test classes of mini-ImageNet, 40 images each; the other splits are one of them."""
+    per_class = 40
     with open_members(sources(real("mini_imagenet"), list(MINI_IMAGENET.parts))) as members:
         classes = listing(MINI_IMAGENET, members)["test"]
         pixels = np.stack(
@@ -145,7 +145,7 @@ def test_a_pretrained_network_scores_what_its_header_claims(name, request):
         request.getfixturevalue(network.config.family.replace("-", "_"))
         theta = jax.tree.map(lambda leaf: leaf[None], network.theta)
         for claim in network.about["accuracy"]:
-            tasks, steps = 150, claim["steps"]
+            tasks, steps = 75, claim["steps"]
             test = {"ways": claim["ways"], "queries": claim["queries"]}
             config = network.config
             scores = measure(config, theta, [0], tasks=tasks, steps=steps, stream=7, **test)
