@@ -1,7 +1,6 @@
 """Pictures from training to `mtnet classify`, on characters made up here."""
 
 import json
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import Here
 from PIL import Image, ImageDraw
 
 import mtnet
@@ -57,15 +57,6 @@ def run(made_up, tmp_path_factory):
     made = create_run(tmp_path_factory.mktemp("trained") / "run", tiny())
     train(made)
     return made
-
-
-class Here(Executor):
-    """Does the work at once, in this thread: precision is a thread's own."""
-
-    def submit(self, function, *arguments):
-        future = Future()
-        future.set_result(function(*arguments))
-        return future
 
 
 def same(a, b):
