@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import indent
 
 ROOT = Path(__file__).parent.parent
 RECIPE = re.compile(r"```python\n# (src/\S+?\.py)(?:: add to (\w+))?\n(.*?)```", re.DOTALL)
@@ -126,14 +125,13 @@ def test_recipes_of_contributing_work(tmp_path):
         "PYTHONPATH": str(tmp_path / "src"),
         "MTNET_CACHE": str(tmp_path / "cache"),
     }
-    use, laws = tmp_path / "test_use.py", ROOT / "tests/test_laws.py"
-    use.write_text(f"def test_use():\n{indent(USE, '    ')}")
-    arguments = ["-k", "masked-sgd or offset or test_use", "-n", "0", "-p", "no:cacheprovider"]
-    told = subprocess.run(
-        [sys.executable, "-m", "pytest", laws, use, *arguments],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert told.returncode == 0, told.stdout + told.stderr
+    laws = ["-m", "pytest", str(ROOT / "tests/test_laws.py"), "-k", "masked-sgd or offset"]
+    for arguments in (["-c", USE], [*laws, "-n", "0", "-p", "no:cacheprovider"]):
+        told = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert told.returncode == 0, told.stdout + told.stderr
