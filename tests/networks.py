@@ -46,12 +46,13 @@ class ResBlock(eqx.Module):
         return self.pool(jax.nn.leaky_relu(y + self.norms[3](self.shortcut(x)), 0.1))
 
 
-class ResNet12(eqx.Module):
+class ResNet(eqx.Module):
+    """With four blocks a ResNet-12."""
+
     blocks: list
     head: eqx.nn.Linear
 
-    def __init__(self):
-        widths = (1, 2, 4, 4, 6)
+    def __init__(self, widths=(1, 2, 4, 4, 6)):
         self.blocks = [
             ResBlock(a, b, KEYS[4 * i : 4 * i + 4])
             for i, (a, b) in enumerate(itertools.pairwise(widths))
@@ -173,7 +174,7 @@ KINDS = {
         ),
         PICTURE[:, :6, :6],
     ),
-    "resnet-12": Kind(ResNet12(), PICTURE),
+    "resnet-12": Kind(ResNet(), PICTURE),
     "transformer": Kind(Transformer(), SEQUENCE, {"meta_only": ["places"]}),
     "dropout": Kind(Transformer(0.5), SEQUENCE, {"meta_only": ["places"]}),
     "lstm": Kind(Recurrent(eqx.nn.LSTMCell), SEQUENCE),
@@ -183,6 +184,8 @@ KINDS = {
     "flax linen": Kind(linen_pair(), jnp.ones((3, 2))),
     "function": Kind(plain_pair(), PAIR, {"cells": {"1.in.w": -1, "1.out": -1}}),
 }
+TRAINED = KINDS | {"resnet-12": Kind(ResNet((1, 2, 4)), PICTURE[:, :4, :4])}
+"""What is trained: of the ResNet two blocks, as compiling its second derivatives takes long."""
 
 
 def episode(kind, seed=1):

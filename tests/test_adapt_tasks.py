@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 from test_tables_dirty import FLAGS, TINY, records, write
 
 import mtnet
@@ -23,9 +22,9 @@ def elsewhere(tmp_path, monkeypatch):
         yield
 
 
-@given(st.integers(1, 6), st.integers(0, 4))
-def test_padding_does_not_change_the_loss(rows, more):
-    draw = np.random.default_rng(rows)
+@pytest.mark.parametrize("rows", [1, 4, 6])
+def test_padding_does_not_change_the_loss(rows):
+    draw, more = np.random.default_rng(rows), 6 - rows
     prediction, target = draw.normal(size=(2, rows + more, 3))
     labels = draw.integers(0, 3, rows + more)
     padded = jnp.asarray(np.where(np.arange(rows + more)[:, None] < rows, target, np.nan))
@@ -46,7 +45,7 @@ def predicted(model, table, name="predicted y"):
 @pytest.mark.parametrize("classes", [False, True])
 def test_many_tasks_at_once_are_each_alone(classes, capfd):
     """Also with unequal numbers of rows, and of classes; compiled once per padded size."""
-    rows, options = records(), []
+    rows, options = records(3), []  # too few groups to hold some out
     if classes:
         for i, row in enumerate(rows):
             row["y"] = f"{row['g']}-{i % (2 + int(row['g'] == 'g1'))}"
@@ -74,7 +73,7 @@ def test_many_tasks_at_once_are_each_alone(classes, capfd):
 
 
 def test_many_tasks_are_one_program(monkeypatch):
-    write(records())
+    write(records(3))
     assert main(["fit", "data.csv", *FLAGS, *TINY]) == 0
     rows = [r | {"g": f"n{g}"} for g in range(300) for r in records(1)[: 3 + g % 6]]
     write(rows, "many.csv")

@@ -15,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import mtnet
 from mtnet import InputError
 from mtnet.cli import main
-from mtnet.commands import fit_report
+from mtnet.commands import fit_report, fit_run
 from mtnet.files import read_arrays
 from mtnet.training import tune
 from mtnet.userdata import schema as schemas
@@ -221,8 +221,9 @@ def test_tuning_is_deterministic_and_stored(monkeypatch, capsys):
     monkeypatch.setattr(tune, "candidates", few)
     write("data.csv", rows=60)
     options = [*TINY, "--no-baselines", "--tune"]
-    for out in ("one", "two"):
-        assert main(["fit", "data.csv", *FLAGS, *options, "--out", out]) == 0
+    assert main(["fit", "data.csv", *FLAGS, *options, "--out", "one"]) == 0
+    monkeypatch.setattr(fit_run, "train_with_bars", stop)  # tuning comes first
+    assert main(["fit", "data.csv", *FLAGS, *options, "--out", "two"]) == 2
     assert "Chosen: base boosting" in capsys.readouterr().out
     assert Path("one/tune.json").read_bytes() == Path("two/tune.json").read_bytes()
     trials = json.loads(Path("one/tune.json").read_text())["trials"]
@@ -232,6 +233,10 @@ def test_tuning_is_deterministic_and_stored(monkeypatch, capsys):
 
 
 WANTED = ("as given", "base boosting")
+
+
+def stop(*_, **__):
+    raise InputError("stopped")
 
 
 def test_tuning_stops_when_its_time_is_over():

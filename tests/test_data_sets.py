@@ -52,8 +52,8 @@ def omniglot(tmp_path_factory):
 
 @pytest.fixture
 def mini_imagenet(tmp_path, monkeypatch):
-    """The real test classes of mini-ImageNet, 60 images each; the other splits are one of them."""
-    per_class = 60
+    """The real test classes of mini-ImageNet, 40 images each; the other splits are one of them."""
+    per_class = 40
     with open_members(sources(real("mini_imagenet"), list(MINI_IMAGENET.parts))) as members:
         classes = listing(MINI_IMAGENET, members)["test"]
         pixels = np.stack(
@@ -148,7 +148,7 @@ def test_a_pretrained_network_scores_what_its_header_claims(name, request):
             request.getfixturevalue(config.family.replace("-", "_"))
         theta = jax.tree.map(lambda leaf: leaf[None], network.theta)
         for claim in network.about["accuracy" if classes else "error"]:
-            tasks, steps = 150 if claim.get("ways", 5) <= 10 else 50, claim["steps"]
+            tasks, steps = 75 if claim.get("ways", 5) <= 10 else 50, claim["steps"]
             names = ("ways", "queries") if classes else ("shots", "queries")
             test = {name: claim[name] for name in names}
             scores = measure(config, theta, [0], tasks=tasks, steps=steps, stream=7, **test)

@@ -70,9 +70,9 @@ from mtnet import methods
 from mtnet.methods.gradient import by_rule
 from mtnet.experiments.table1 import trainings
 methods.METHODS["tm-sgd"] = methods.Method("both", by_rule("tm-sgd"))
-learner = methods.make("tm-sgd", mtnet.mlp(1, 1, 4, 1), steps=2)
+learner = methods.make("tm-sgd", mtnet.mlp(1, 1, 4, 1), steps=1)
 theta, episode = learner.init(jax.random.key(0)), mtnet.sine(3, 3).sample(jax.random.key(1))
-slope = jax.grad(learner.loss)(theta, episode, jax.random.key(2))
+slope = jax.jit(jax.grad(learner.loss))(theta, episode, jax.random.key(2))
 assert slope.T and slope.zeta and slope.alpha
 assert len(trainings(True, 1)) == 7, "Table 1 has seven rows"
 """

@@ -9,7 +9,7 @@ import signal
 import time
 
 import jax
-from test_runs import EVERY, finish, mtnet, new_run, outcome
+from test_runs import EVERY, finish, mtnet, new_run, outcome, resume
 
 from mtnet.storage.lock import LOCK_FILE
 
@@ -41,7 +41,7 @@ def test_random_interruptions_change_nothing(tmp_path):
     rng, count = random.Random(COUNT), 0
     with jax.enable_x64(False):
         whole = new_run(tmp_path / "whole", iterations=9_000)
-        assert finish(mtnet("train", "--resume", whole.folder, *EVERY))[0] == 0
+        resume(whole)
         for attempt in range(COUNT + 1):
             run = new_run(tmp_path / str(attempt), iterations=9_000)
             while count < COUNT:
@@ -50,7 +50,7 @@ def test_random_interruptions_change_nothing(tmp_path):
                 if not interrupted(process, run.folder, number, rng.uniform(0, LONGEST)):
                     break
                 count += 1
-            assert finish(mtnet("train", "--resume", run.folder, *EVERY))[0] == 0
+            resume(run)
             assert outcome(run) == outcome(whole)
             if count == COUNT:
                 return

@@ -17,6 +17,7 @@ import mtnet
 from mtnet import Batch, Episode, InputError
 from mtnet.build import build_learner, init_members
 from mtnet.cli import main
+from mtnet.commands import fit_report
 from mtnet.commands.fit_start import COLOUR, GREY, Start, choose_start, pretrained_start
 from mtnet.config import configure
 from mtnet.core.adapt import predict_compiled
@@ -64,6 +65,7 @@ def fitted(tmp_path_factory):
     at = tmp_path_factory.mktemp("compares")
     with jax.enable_x64(False), pytest.MonkeyPatch.context() as patch:
         patch.chdir(at)
+        patch.setattr(fit_report, "TASKS", 20)
         write(labelled())
         assert main(["fit", "data.csv", *FLAGS, *TINY, "--method", "prototypical"]) == 0
         shutil.copytree("run", "matching")
@@ -182,8 +184,8 @@ def test_a_class_without_examples_is_never_predicted_nor_trained_on(method):
     theta = made.init(KEY)
     whole = episode([0, 1, 2, 1], [0, 1, 2, 3])
     known = Episode(whole.support, Batch(whole.query.x[:3], whole.query.y[:3]))
-    loss, slope = jax.value_and_grad(made.loss)(theta, whole, KEY)
-    np.testing.assert_allclose(loss, fewer.loss(theta, known, KEY), rtol=1e-5)
+    loss, slope = jax.jit(jax.value_and_grad(made.loss))(theta, whole, KEY)
+    np.testing.assert_allclose(loss, jax.jit(fewer.loss)(theta, known, KEY), rtol=1e-5)
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(slope))
     p = jax.nn.softmax(mtnet.predict(made.adapt(theta, whole.support, KEY), whole.query.x))
     assert np.all(p[:, 3] == 0)

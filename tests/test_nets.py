@@ -143,7 +143,7 @@ def test_tasks_side_by_side_are_convolved_as_alone(axes, of):
 
 def test_the_cache_changes_no_number(monkeypatch):
     net = Small()
-    gradient = jax.grad(lambda net, x: jnp.sum(predict(net, x) ** 2))
+    gradient = jax.jit(jax.grad(lambda net, x: jnp.sum(predict(net, x) ** 2)))
     x = normal(1, 5, 2, 6, 6)
     whole = gradient(net, x)
     monkeypatch.setattr(convolve, "CACHE", 0)

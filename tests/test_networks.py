@@ -28,7 +28,7 @@ def learner(kind, make=mtnet.mt_net, **more):
 
 @every_kind
 def test_a_network_of_each_kind_is_transformed_trained_and_adapted(name):
-    kind = networks.KINDS[name]
+    kind = networks.TRAINED[name]
     made, episode = learner(kind, steps=1), networks.episode(kind)
     adam = optax.adam(0.02)
 

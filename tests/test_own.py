@@ -82,9 +82,10 @@ def fitted(tmp_path_factory):
     with jax.enable_x64(False), pytest.MonkeyPatch.context() as patch:
         patch.chdir(at)
         table(Path("data.csv"))
-        assert main(["fit", "data.csv", *COLUMNS, *SMALL, "--out", "rows"]) == 0
+        rows = [*COLUMNS, *SMALL, "--no-baselines", "--out", "rows"]
+        assert main(["fit", "data.csv", *rows]) == 0
         image_folder(Path("classes"))
-        options = "--size 16 --filters 8 --ways 2 --queries 2 --iterations 40 --log-every 20"
+        options = "--size 8 --filters 4 --ways 2 --queries 2 --iterations 4 --log-every 2"
         options += " --method mt-net --no-baselines"
         assert main(["fit", "--images", "classes", *options.split(), "--out", "seen"]) == 0
     return at
@@ -187,15 +188,15 @@ def test_small_groups_are_told_and_left_out(capsys):
     def short(records):
         del records[3:24]
 
-    table(Path("data.csv"), alter=short)
-    options = "--iterations 2 --width 2 --meta-batch 1 --no-baselines --out run".split()
+    table(Path("data.csv"), groups=4, alter=short)  # three are used: too few to hold some out
+    options = "--iterations 2 --width 2 --meta-batch 1 --out run".split()
     assert main(["fit", "data.csv", *COLUMNS, *options]) == 0
     assert not Path("run/baselines.json").exists()
     assert "omitted, with fewer than 20 rows: c0 (3)" in capsys.readouterr().err
     _, header = read_arrays(Path("run/data.safetensors"))
     named = [name for names in header["about"]["splits"].values() for name in names]
     assert "c0" not in named
-    assert len(named) == len(set(named)) == 23
+    assert len(named) == len(set(named)) == 3
 
 
 def with_value(row, column, value):
@@ -265,12 +266,12 @@ def test_missing_values_can_be_filled_in():
     def alter(records):
         records[6]["day"] = records[7]["season"] = records[8]["degrees"] = ""
 
-    table(Path("data.csv"), alter=alter)
-    options = "--iterations 2 --width 2 --meta-batch 1 --no-baselines --out run".split()
+    table(Path("data.csv"), groups=3, alter=alter)
+    options = "--iterations 2 --width 2 --meta-batch 1 --out run".split()
     assert main(["fit", "data.csv", *COLUMNS, "--missing", "mean", *options]) == 0
     arrays, _ = read_arrays(Path("run/data.safetensors"))
     assert np.isfinite(arrays["x"]).all()
-    assert len(arrays["y"]) == 24 * 24 - 1
+    assert len(arrays["y"]) == 3 * 24 - 1
 
 
 def test_other_bad_input_is_told_in_one_line(capsys, fitted):
@@ -351,9 +352,12 @@ def test_categories_have_a_place_each(values):
     assert names == values
 
 
-@given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 99))
+draw_distinct = jax.jit(distinct, static_argnums=2)
+
+
+@given(st.sampled_from([1, 2, 5, 9]), st.integers(0, 9), st.integers(0, 99))
 def test_distinct_numbers_are_different_and_below(k, more, seed):
-    found = distinct(jax.random.key(seed), jnp.asarray(k + more), k).tolist()
+    found = draw_distinct(jax.random.key(seed), jnp.asarray(k + more), k).tolist()
     assert len(set(found)) == k
     assert all(0 <= i < k + more for i in found)
 
@@ -370,8 +374,9 @@ def test_support_and_query_are_different_rows_of_one_group():
     group = np.repeat(np.arange(5), [6, 9, 7, 6, 8])
     rows, _ = sort_by_group(np.arange(36.0)[:, None], group[:, None].astype(float), group)
     family = group_tasks(jax.tree.map(jnp.asarray, rows), shots=2, queries=4)
+    sample = jax.jit(family.sample)
     for seed in range(20):
-        support, query = family.sample(jax.random.key(seed))
+        support, query = sample(jax.random.key(seed))
         x = [*support.x[:, 0].tolist(), *query.x[:, 0].tolist()]
         y = {*support.y[:, 0].tolist(), *query.y[:, 0].tolist()}
         assert len(set(x)) == 6

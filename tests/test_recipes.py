@@ -58,9 +58,11 @@ run("data", "get", "shapes", "--from", ".")
 assert "shapes" in IMAGE_SETS
 
 small = ("--iterations", 1, "--meta-batch", 2)
-run("train", "--method", "masked-sgd", "--family", "lines", *small, "--out", "runs/a")
-run("train", "--method", "offset", "--family", "lines", *small, "--out", "runs/b")
-run("train", "--method", "prototypical", "--family", "shapes", *small, "--out", "runs/c")
+net = ("--width", 4, "--depth", 1)
+run("train", "--method", "masked-sgd", "--family", "lines", *net, *small, "--out", "runs/a")
+run("train", "--method", "offset", "--family", "lines", *net, *small, "--out", "runs/b")
+few = ("--filters", 4, *small)
+run("train", "--method", "prototypical", "--family", "shapes", *few, "--out", "runs/c")
 
 run("evaluate", "runs/b", "--tasks", 20, "--steps", 1, "--shots", 3)
 

@@ -73,7 +73,7 @@ def test_an_estimator_is_saved_and_loaded(files):
 
 
 def test_a_pretrained_network_is_loaded_by_name():
-    network = mtnet.load("omniglot-5way-mt-net")
+    network = mtnet.load("omniglot-any-prototypical")
     model = network.adapt(jnp.zeros((5, 1, 28, 28)), jnp.arange(5))
     assert mtnet.predict(model, jnp.zeros((2, 1, 28, 28))).shape == (2, 5)
 
