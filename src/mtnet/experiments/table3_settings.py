@@ -62,13 +62,15 @@ FROM_CLASSIFIER: dict[str, Any] = WARM | {
 }
 """For gradient methods. The head starts near zero, so that the first step does not move the body at
 random, and most rows move, so that the masks do not hide the classes while zeta is learned."""
+FRESH: dict[str, Any] = {"init_from": "", "head_sd": None, "zeta_mean": 0.0}
+"""From random weights."""
 PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "prototypical": WARM | EPISODES | {"train_ways": 20, "iterations": 6_000},
     "matching": WARM | EPISODES | {"train_ways": 10, "iterations": 6_000},
     "map-ssvm": WARM | EPISODES | {"train_ways": 8, "iterations": 3_000},
     "fine-tune": WARM | PRETRAINING | FINE_TUNING | {"iterations": 1_000},
-    CLASSIFIER: WARM | PRETRAINING | {"iterations": 8_000, "init_from": "", "log_every": 50},
-    "meta-lstm": {"meta_batch": 1, "iterations": 80, "validate_every": 40, "init_from": ""},
+    CLASSIFIER: WARM | PRETRAINING | FRESH | {"iterations": 8_000, "log_every": 50},
+    "meta-lstm": FRESH | {"meta_batch": 1, "iterations": 80, "validate_every": 40},
     "l-maml": {"iterations": 60, "validate_every": 30},
 }
 PROTOCOL = {
