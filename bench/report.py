@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def machine(load: Sequence[float]) -> dict[str, Any]:
         "load_average_before": list(load),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": {name: version(name) for name in PACKAGES if find_spec(name)},
     }
 
 

@@ -193,6 +193,7 @@ def main(
         with serving("--lazy") as server:
             ready = server.ready
     programs = [in_the_program(DRAWINGS, 4, rounds), in_the_program(CURVE, 16, rounds)]
+    protocol = machine(before) | {"users": users, "seconds": seconds, "quick": quick}
     for name, flags in ((TOGETHER, ()), (APART, ("--one-by-one",))):
         with serving("--networks", DRAWINGS, CURVE, *flags) as server:
             for network in (DRAWINGS, CURVE):
@@ -215,7 +216,7 @@ def main(
         "experiment": "bench_serve",
         "mtnet_version": mtnet.__version__,
         "command": "python bench/serve.py",
-        "protocol": machine(before) | {"users": users, "seconds": seconds, "quick": quick},
+        "protocol": protocol,
         "rows": rows,
         "programs": programs,
         "curves_together_per_one_by_one": many[0] / many[1],

@@ -86,7 +86,7 @@ class ServedNetwork(NamedTuple):
         if self.classifies:
             fixed = None if config.any_ways else self.ways
             about["ways"] = [fixed or 2, fixed or LIMITS.ways]
-        known = ("accuracy", "error", "iterations", "test classes")
+        known = ("accuracy", "error", "iterations", "statistics", "test classes")
         return about | {"measured": {k: self.about[k] for k in known if k in self.about}}
 
 

@@ -54,7 +54,7 @@ class Programs:
         self.network = network
         self.sizes = ROW_SIZES if network.is_table else IMAGE_SIZES
         self.queries = ROW_QUERIES if network.is_table else IMAGE_QUERIES
-        self.together = TOGETHER if network.is_table else 1  # images: not faster (bench/serve.py)
+        self.together = TOGETHER if network.is_table else 1  # images: see convolve.py
         self._compiled: dict[tuple[str, int, int], Any] = {}
         self._locks: dict[tuple[str, int, int], threading.Lock] = {}
         self._lock = threading.Lock()

@@ -105,7 +105,8 @@ function describe() {
     .map((row) => `${row.mean} % at ${row.ways} classes`).join(", ");
   byId("network-about").textContent = `${network.name}: ${network.about}. `
     + `${fewest === most ? fewest : `${fewest} to ${most}`} classes. `
-    + (measured ? `On characters that it has not seen, with one example each: ${measured}.` : "");
+    + (measured ? `On characters that it has not seen, with one example each: ${measured}`
+      + `${network.measured.statistics === "inductive" ? "" : " (measured with all queries of a task at once)"}.` : "");
 }
 
 function changedExamples() {
