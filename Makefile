@@ -4,6 +4,9 @@ BENCH := .venv-bench/bin
 FAST := $(addprefix tests/test_,cells.py changes.py config.py data_*.py episodes.py equations.py \
 	inputs.py laws.py storage.py tasks.py)
 
+# Byte code is kept, also where the environment says otherwise: tests start many processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: reproduce test check lint bench clean
 
 reproduce: .venv/ready
