@@ -16,6 +16,7 @@ from PIL import Image
 
 from mtnet import InputError
 from mtnet.cli import main
+from mtnet.commands import fit_report
 from mtnet.core.adapt import predict_compiled
 from mtnet.files import read_arrays, write_arrays
 from mtnet.storage import models
@@ -81,6 +82,7 @@ def fitted(tmp_path_factory):
     at = tmp_path_factory.mktemp("fitted")
     with jax.enable_x64(False), pytest.MonkeyPatch.context() as patch:
         patch.chdir(at)
+        patch.setattr(fit_report, "TASKS", 20)
         table(Path("data.csv"))
         rows = [*COLUMNS, *SMALL, "--no-baselines", "--out", "rows"]
         assert main(["fit", "data.csv", *rows]) == 0

@@ -120,18 +120,20 @@ def holder(folder):
     return int(words[1]) if len(words) > 1 else None
 
 
+MAIN = """
+import signal, sys
+from mtnet.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+"""`mtnet` that heeds Ctrl-C: what a shell starts in the background, and its children, ignore it."""
+
+
 def start(folder, address):
     """`mtnet sweep` on the cluster."""
-    command = [sys.executable, "-m", "mtnet", "sweep", "grid.toml", "--out", "runs"]
+    command = [sys.executable, "-c", MAIN, "sweep", "grid.toml", "--out", "runs"]
     with (folder / "out").open("w") as out:
-        return subprocess.Popen(
-            [*command, "--ray", address], stdout=out, stderr=out, preexec_fn=heed_interrupts
-        )
-
-
-def heed_interrupts():
-    """Programs that a shell starts in the background ignore Ctrl-C, and so do their children."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+        return subprocess.Popen([*command, "--ray", address], stdout=out, stderr=out)
 
 
 def stop_by_interrupt(folder, address):

@@ -43,7 +43,7 @@ def files(run, tmp_path):
     mtnet.save(adapt_model(run.config, network.theta, support, None), tmp_path / "model")
     mtnet.save(mtnet.MTNetRegressor(width=3), tmp_path / "estimator")
     write_arrays(tmp_path / "dataset.safetensors", "dataset", {"x": np.zeros(3)}, about={})
-    for kind in ("checkpoint", "images", "calibration"):
+    for kind in ("checkpoint", "images", "calibration", "task"):
         (tmp_path / f"{kind}.safetensors").write_bytes(pack(kind, {"x": np.zeros(3)}))
     return tmp_path
 

@@ -104,11 +104,25 @@ def test_augmented_episodes_differ_from_plain_ones():
 
 
 def test_an_experiment_trains_first_what_others_start_from():
+    """A training may start from another one of the experiment, by its name."""
     experiment = EXPERIMENTS["table3-mini-imagenet"]
-    plan = Plan(experiment, Path("runs"), Path("results"), "mtnet", methods=("mt-net", "maml"))
+
+    def trainings(quick, seeds):
+        every = experiment.trainings(quick, seeds)
+        first = {m: every[m].replace(init_from="nearest-neighbour") for m in ("mt-net", "maml")}
+        return every | first
+
+    places = (Path("runs"), Path("results"), "mtnet")
+    methods = ("mt-net", "maml")
+    plan = Plan(experiment._replace(trainings=trainings), *places, methods=methods)
     assert list(plan.sources) == ["nearest-neighbour"]
-    starts = {config.net.init_from for config in plan.chosen.values()}
-    assert len(starts) == 1
-    assert starts.pop().startswith("runs/nearest-neighbour-")
-    gradient = [plan.trainings[m] for m in ("maml", "meta-sgd", "t-net", "mt-net")]
-    assert len({config.replace(method="maml") for config in gradient}) == 1  # equal terms
+    [start] = {plan.trainings[m].net.init_from for m in methods}
+    assert start.startswith("runs/nearest-neighbour-")
+    assert not Plan(experiment, *places, methods=methods).sources
+
+
+@pytest.mark.parametrize("column", ["omniglot-5way", "omniglot-20way", "mini-imagenet"])
+def test_gradient_methods_are_compared_on_equal_terms(column):
+    trainings = EXPERIMENTS[f"table3-{column}"].trainings(False, 1)
+    gradient = [trainings[method] for method in ("maml", "meta-sgd", "t-net", "mt-net")]
+    assert len({config.replace(method="maml") for config in gradient}) == 1
