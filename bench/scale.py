@@ -146,11 +146,11 @@ def main(
     load, commit = os.getloadavg(), git_commit()
     with random_images():
         work = problems(quick)
-        sizes = sorted({1, 1_000, 100_000, *(one["bytes"] // 4 for one in work)})
+        sizes = sorted({1_000, 100_000, *(one["bytes"] // 4 for one in work)})
         times, steps = exchanged(sizes, quick)
         grown = growth(3 if quick else 7, quick)
     seconds = {row["bytes"]: row["milliseconds"] / 1e3 for row in times}
-    local = fit(seconds[4], seconds[4 * sizes[-1]], 4 * sizes[-1])
+    local = fit(seconds[4 * sizes[0]], seconds[4 * sizes[-1]], 4 * sizes[-1])
     for row in times:
         row["model_milliseconds"] = 1e3 * exchange(2, row["bytes"], local)
     results = {
