@@ -29,7 +29,7 @@ from mtnet.training.loop import train
 
 KILLS = int(os.environ.get("MTNET_KILLS", "0"))
 HERE = Path(__file__).parent
-CONFIG = {"method": "maml", "meta_batch": 6, "iterations": 400, "log_every": 10}
+CONFIG = {"method": "maml", "meta_batch": 4, "iterations": 400, "log_every": 10}
 EVERY = ["--checkpoint-every", "20"]
 
 
@@ -148,7 +148,7 @@ def test_two_processes_train_as_one_whatever_happens(survivor, alone):
     assert_same_training(survivor[0], alone)
 
 
-@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("processes", [1, 4])
 def test_a_run_of_two_processes_resumes_with_any_number(survivor, alone, tmp_path, processes):
     folder = tmp_path / "run"
     shutil.copytree(survivor[0].folder, folder)
