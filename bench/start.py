@@ -91,7 +91,7 @@ def write_inputs(folder: Path) -> None:
 
 def call(words: str, source: Path, folder: Path, home: Path) -> float:
     """Seconds of one command."""
-    hidden = ("JAX_COMPILATION_CACHE_DIR", "MTNET_CACHE")
+    hidden = ("JAX_COMPILATION_CACHE_DIR", "MTNET_CACHE", "PYTHONDONTWRITEBYTECODE")
     environment = {n: v for n, v in os.environ.items() if n not in hidden}
     began = perf_counter()
     subprocess.run(
@@ -136,12 +136,14 @@ def main(
     """
     load, times = os.getloadavg(), []
     with sources(before) as both, TemporaryDirectory(prefix="mtnet-bench-") as name:
-        folder = Path(name)
-        write_inputs(folder)
-        call(f"{FIT} --out run", both["after"], folder, folder)
+        for who, source in both.items():  # each has its own run: files may have changed
+            folder = Path(name) / who
+            folder.mkdir()
+            write_inputs(folder)
+            call(f"{FIT} --out run", source, folder, folder)
         for i in range(rounds):
             turn = list(both.items()) if i % 2 else list(both.items())[::-1]
-            times.append({who: one_round(source, folder) for who, source in turn})
+            times.append({who: one_round(source, Path(name) / who) for who, source in turn})
             print(json.dumps(times[-1]), flush=True)
     rows = [row(command, times) for command in COMMANDS]
     results = {
