@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import socket
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,7 +71,8 @@ def serve(
         threading.Thread(target=service.compile, args=(lazy,), daemon=True).start()
         address = f"[{host}]" if ":" in host else host
         url = f"http://{address}:{listener.getsockname()[1]}"
-        console.print(f"Serving {len(found)} networks at {url}", highlight=False, soft_wrap=True)
+        names = f"{len(found)} network{'s' * (len(found) != 1)}"
+        console.print(f"Serving {names} at {url}", highlight=False, soft_wrap=True)
         hosts = ("localhost", "127.0.0.1", "[::1]", host) if is_local(host) else ("*",)
         run_server(app.build_app(service, token, hosts), listener, bounds.connections)
 
@@ -81,7 +83,11 @@ def run_server(app: Any, listener: socket.socket, connections: int) -> None:
 
     settings: dict[str, Any] = {"limit_concurrency": connections, "log_level": "warning"}
     settings |= {"timeout_keep_alive": 10, "server_header": False, "ws": "none", "lifespan": "off"}
-    uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[listener])
+    try:
+        uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[listener])
+    except KeyboardInterrupt:  # exit at once: Python cannot end a thread that compiles
+        print("mtnet: stopped by Ctrl-C", file=sys.stderr, flush=True)
+        os._exit(130)
 
 
 def check_address(host: str, port: int, token: str | None, public: bool) -> None:
