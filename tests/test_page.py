@@ -73,16 +73,16 @@ def test_five_shapes_are_drawn_and_one_is_recognised_when_it_is_drawn_again(page
     for i, (name, strokes) in enumerate(FIVE_SHAPES.items()):
         names.nth(i).fill(name)
         draw(page, page.locator("#cards canvas").nth(i), strokes)
-    expect(page.locator("#answer")).to_have_text("Learned 5 examples. Draw a query.", timeout=30000)
+    expect(page.locator("#answer")).to_have_text("Learned 5 examples. Draw a query.", timeout=90000)
     expect(page.locator("#examples-after")).to_have_text("100 %")
     for name in ("vee", "square"):
         page.locator("#query button", has_text="Clear").click()
         draw(page, page.locator("#query canvas"), FIVE_SHAPES[name], 0.05)
-        expect(page.locator("#answer")).to_have_attribute("data-label", name, timeout=15000)
+        expect(page.locator("#answer")).to_have_attribute("data-label", name, timeout=90000)
     expect(page.locator("#seen-image")).to_be_visible()
     page.locator("#truth").select_option("square")
     page.locator("#add-test").click()
-    expect(page.locator("#tests-after")).to_have_text("1 of 1", timeout=15000)
+    expect(page.locator("#tests-after")).to_have_text("1 of 1", timeout=90000)
     with page.expect_download() as download:
         page.locator("#download").click()
     assert download.value.suggested_filename == "model.safetensors"
@@ -97,7 +97,7 @@ def test_the_keyboard_is_enough_and_a_phone_is_wide_enough(page):
         page.locator("#cards canvas").nth(i).focus()
         for key in ("Space", *keys, "Space"):
             page.keyboard.press(key)
-    expect(page.locator("#examples-after")).to_have_text("100 %", timeout=30000)
+    expect(page.locator("#examples-after")).to_have_text("100 %", timeout=90000)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.locator("#tab-classes").focus()
     page.keyboard.press("ArrowRight")
@@ -117,7 +117,7 @@ def test_points_of_a_curve_are_clicked_and_fitted(page):
             box["x"] + box["width"] * (x / 5 + 1) / 2, box["y"] + box["height"] * (1 - y / 6) / 2
         )
     answer = page.locator("#curve-answer")
-    expect(answer).to_contain_text("on 10 points after 10 steps", timeout=30000)
+    expect(answer).to_contain_text("on 10 points after 10 steps", timeout=90000)
 
     def loss(step):
         page.locator("#step").fill(str(step))
