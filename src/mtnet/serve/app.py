@@ -60,6 +60,7 @@ def build_app(service: Service, token: str | None = None, hosts: tuple[str, ...]
     app.exception_handler(RequestValidationError)(_invalid)
     add_state(app, service)
     add_page(app)
+    add_learning(app, service)
     add_tasks(app, service)
     allowed = TrustedHostMiddleware(app, allowed_hosts=list(hosts), www_redirect=False)
     return Guard(allowed, service.limits, token, service.metrics)
@@ -122,14 +123,8 @@ def add_page(app: FastAPI) -> None:
         return HTMLResponse(docs_page(app.openapi()))
 
 
-def add_tasks(app: FastAPI, service: Service) -> None:
-    """Routes of networks and tasks."""
-
-    def find(id: str) -> Task:
-        task = service.tasks.get(id)
-        if task is None:
-            raise no_task()
-        return task
+def add_learning(app: FastAPI, service: Service) -> None:
+    """Routes that list networks and learn new tasks."""
 
     @app.get("/v1/networks", tags=["networks"], response_model_exclude_none=True)
     async def networks() -> Networks:
@@ -142,6 +137,16 @@ def add_tasks(app: FastAPI, service: Service) -> None:
         """Learn a task from examples."""
         network = service.network(new.network)
         return info(network, service.create(network, support_of(network, new)))
+
+
+def add_tasks(app: FastAPI, service: Service) -> None:
+    """Routes of one task."""
+
+    def find(id: str) -> Task:
+        task = service.tasks.get(id)
+        if task is None:
+            raise no_task()
+        return task
 
     @app.get("/v1/tasks/{id}", tags=["tasks"], responses=MISSING)
     def show_task(id: Id) -> TaskInfo:
