@@ -56,11 +56,13 @@ class AdaptConfig:
     """Factor of the step size from step to step: step t has size alpha decay^t."""
     head_only: bool = False
     """Train the new head only, on fixed features."""
+    distance_scale: float = 1.0
+    """Factor of the squared distances of prototypical in the meta-training loss."""
     invariant: float | None = None
     """Set T = c S, W = V / c with alpha c^2 of this value: training does not depend on alpha."""
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "temperature", "decay", "invariant"):
+        for name in ("alpha", "temperature", "decay", "distance_scale", "invariant"):
             value = getattr(self, name)
             if isinstance(value, (int, float)) and not 0 < value < float("inf"):
                 raise InputError(f"{name} must be a positive number; it is {value}")

@@ -94,6 +94,7 @@ def metric_learner(
     initialise: Initialise | None = None,
     statistics: StatisticsMode = "transductive",
     loss: Callable[[Float[Array, "n features"], Int[Array, " n"]], Scalar] | None = None,
+    scale: float = 1.0,
 ) -> Learner:
     """A learner from a memory of the support set and a score against it.
 
@@ -107,6 +108,7 @@ def metric_learner(
             the support set only ("inductive").
         loss: `(features, labels) -> scalar` of support and query together. Default: cross-entropy
             of the scores on the query set, without queries of a class that has no example.
+        scale: Factor of the scores in the default loss; predictions do not have it.
 
     Returns:
         The learner.
@@ -131,7 +133,8 @@ def metric_learner(
         if loss is None:
             known = jnp.any(query.y[:, None] == support.y, axis=1)  # classes with examples
             labels = jnp.where(known, query.y, -1)
-            return padded_cross_entropy(predict(adapt(theta, support, key), query.x), labels)
+            scores = predict(adapt(theta, support, key), query.x)
+            return padded_cross_entropy(scale * scores, labels)
         embed = eqx.combine(theta.net, static)
         embed = freeze_batch_stats(embed, support.x) if inductive else embed
         features = predict(embed, jnp.concatenate([support.x, query.x]))
@@ -200,6 +203,7 @@ def prototypical(
     ways: int,
     initialise: Initialise | None = None,
     statistics: StatisticsMode = "transductive",
+    distance_scale: float = 1.0,
 ) -> Learner:
     """Prototypical networks (Snell, Swersky & Zemel 2017).
 
@@ -212,6 +216,9 @@ def prototypical(
         initialise: Draws new weights in `init`. Default: the weights of `net`.
         statistics: Norms use statistics of support and queries together ("transductive") or of
             the support set only ("inductive").
+        distance_scale: Factor of the squared distances in the meta-training loss. The norms here
+            have no scale that could learn it: a network with many features, whose distances are
+            large, needs a small factor.
 
     Returns:
         The learner.
@@ -223,4 +230,6 @@ def prototypical(
     def remember(_: Any, features: Array, labels: Int[Array, " n"]) -> Array:
         return class_means(features, labels, ways, FAR)
 
-    return metric_learner(net, remember, score, initialise=initialise, statistics=statistics)
+    return metric_learner(
+        net, remember, score, initialise=initialise, statistics=statistics, scale=distance_scale
+    )
