@@ -17,7 +17,22 @@ PUBLISHED: dict[str, tuple[str | None, str | None, str | None]] = {
     "mt-net": ("99.5 ± 0.3", "96.2 ± 0.4", "51.70 ± 1.84"),
 }
 GRADIENT_METHODS = ("maml", "meta-sgd", "t-net", "mt-net")
-OMNIGLOT: dict[str, Any] = {"head_sd": 0.1, "beta": 2e-3, "schedule": "cosine"}
+FRESH: dict[str, Any] = {"init_from": "", "head_sd": None, "zeta_mean": 0.0}
+"""From random weights."""
+OMNIGLOT: dict[str, Any] = {
+    "init_from": "omniglot-any-prototypical",
+    "head_sd": 0.001,
+    "zeta_mean": 6.0,
+    "beta": 1e-3,
+    "schedule": "cosine",
+}
+"""For gradient methods, which start from a network that compares characters.
+
+The head starts near zero, so that the first step does not move the body at random. That step makes
+each row of the head from the features of its class, divided by the number of classes; alpha, here
+that number, makes up for it. Nearly all rows move, so that the masks do not hide classes while zeta
+is learned."""
+FROM_SCRATCH: dict[str, Any] = FRESH | {"head_sd": 0.1, "beta": 2e-3, "alpha": 2.0}
 EPISODES: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 5}
 """For methods that compare embeddings: one large episode per step, Adam with 0.001."""
 PRETRAINING: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 19, "log_every": 100}
@@ -32,24 +47,28 @@ GRID: list[dict[str, Any]] = [
 ]
 """Fine-tuning as Ravi & Larochelle (2017): step size, its decay and the number of steps are chosen
 on validation tasks."""
+ANY_WAYS: dict[str, Any] = FROM_SCRATCH | EPISODES | {"ways": 5}
+"""The same training for 5 and 20 ways, which differ in their test tasks only."""
 CHARACTERS: dict[str, dict[str, Any]] = {
-    "prototypical": EPISODES | {"train_ways": 60, "iterations": 10_000},
-    "matching": EPISODES | {"train_ways": 20, "iterations": 10_000},
-    "map-ssvm": EPISODES | {"train_ways": 20, "queries": 9, "iterations": 7_000},
-    "fine-tune": PRETRAINING | FINE_TUNING | {"iterations": 4_000},
-    "nearest-neighbour": PRETRAINING | {"iterations": 8_000},
-    "meta-lstm": {"meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
-    "l-maml": {"meta_batch": 8, "iterations": 600},
+    "prototypical": ANY_WAYS | {"train_ways": 60, "iterations": 10_000},
+    "matching": ANY_WAYS | {"train_ways": 20, "iterations": 10_000},
+    "map-ssvm": ANY_WAYS | {"train_ways": 20, "queries": 9, "iterations": 7_000},
+    "fine-tune": FROM_SCRATCH | PRETRAINING | FINE_TUNING | {"ways": 5, "iterations": 4_000},
+    "nearest-neighbour": FROM_SCRATCH | PRETRAINING | {"ways": 5, "iterations": 8_000},
+    "meta-lstm": FROM_SCRATCH | {"meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
+    "l-maml": FROM_SCRATCH | {"meta_batch": 8, "iterations": 600},
 }
 CLASSIFIER = "nearest-neighbour"
 """The training of all classes at once; its network is `mini-imagenet-classifier`."""
 WARM: dict[str, Any] = {
     "init_from": "mini-imagenet-classifier",
     "augment": True,
-    "validate_every": 500,
+    "validate_every": 250,
+    "log_every": 50,
 }
 """Photographs: start from the pretrained classifier; flipped and shifted images."""
-FROM_CLASSIFIER: dict[str, Any] = WARM | {
+FROM_PROTOTYPICAL: dict[str, Any] = WARM | {
+    "init_from": "mini-imagenet-prototypical",
     "iterations": 3_000,
     "meta_batch": 4,
     "beta": 5e-4,
@@ -58,18 +77,30 @@ FROM_CLASSIFIER: dict[str, Any] = WARM | {
     "steps": 1,
     "alpha": 0.05,
     "head_sd": 0.001,
-    "zeta_mean": 3.0,
+    "zeta_mean": 6.0,
 }
-"""For gradient methods. The head starts near zero, so that the first step does not move the body at
-random, and most rows move, so that the masks do not hide the classes while zeta is learned."""
-FRESH: dict[str, Any] = {"init_from": "", "head_sd": None, "zeta_mean": 0.0}
-"""From random weights."""
+"""For gradient methods, from the network of the row `prototypical`, otherwise as for Omniglot."""
+COMPARING: dict[str, Any] = (
+    WARM
+    | FRESH
+    | EPISODES
+    | {
+        "init_from": "mini-imagenet-classifier",
+        "beta": 5e-4,
+        "schedule": "cosine",
+        "alpha": 0.05,
+        "steps": 5,
+    }
+)
 PHOTOGRAPHS: dict[str, dict[str, Any]] = {
-    "prototypical": WARM | EPISODES | {"train_ways": 20, "iterations": 6_000},
-    "matching": WARM | EPISODES | {"train_ways": 10, "iterations": 6_000},
-    "map-ssvm": WARM | EPISODES | {"train_ways": 8, "iterations": 3_000},
+    "prototypical": COMPARING | {"train_ways": 20, "distance_scale": 0.01, "iterations": 3_000},
+    "matching": COMPARING | {"train_ways": 10, "iterations": 3_000},
+    "map-ssvm": COMPARING | {"train_ways": 8, "iterations": 3_000},
     "fine-tune": WARM | PRETRAINING | FINE_TUNING | {"iterations": 1_000},
-    CLASSIFIER: WARM | PRETRAINING | FRESH | {"iterations": 8_000, "log_every": 50},
+    CLASSIFIER: WARM
+    | PRETRAINING
+    | FRESH
+    | {"iterations": 8_000, "log_every": 50, "validate_every": 500},
     "meta-lstm": FRESH | {"meta_batch": 1, "iterations": 80, "validate_every": 40},
     "l-maml": {"iterations": 60, "validate_every": 30},
 }
