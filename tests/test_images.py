@@ -116,10 +116,18 @@ def test_results_and_page_of_a_table(run, tmp_path):
 
 def test_methods_are_chosen_by_name():
     configs = EXPERIMENTS["table3-omniglot-5way"].trainings(True, 1)
-    assert list(experiments.of_methods(configs, ["maml"])) == ["maml"]
-    assert experiments.of_methods(configs, ()) == configs
+    assert list(experiments.choose(configs, ["maml"])) == ["maml"]
+    assert experiments.choose(configs, ()) == configs
     with pytest.raises(InputError, match="did you mean mt-net"):
-        experiments.of_methods(configs, ["mtnet"])
+        experiments.choose(configs, ["mtnet"])
+
+
+def test_a_training_is_chosen_by_its_name_and_all_of_a_method_by_the_method():
+    configs = EXPERIMENTS["table2"].trainings(True, 1)
+    assert list(experiments.choose(configs, ["mt-net"])) == ["mt-net"]
+    assert list(experiments.choose(configs, ["mt-net, T = c S"])) == ["mt-net, T = c S"]
+    every = EXPERIMENTS["table1"].trainings(False, 1)
+    assert list(experiments.choose(every, ["maml"])) == ["maml b25", "maml b4"]
 
 
 def test_evaluate_says_its_protocol(run, capsys):

@@ -43,7 +43,7 @@ def reproduce(
     Args:
         experiment: table1, table2, figure4 or table3-...; mtnet list shows all.
         quick: Few iterations and seeds, for a first look within minutes.
-        methods: Only these methods. Default: all of the experiment.
+        methods: Only these methods, or trainings such as 'mt-net, 5 shots'. Default: all.
         budget: Stop each training after this time, e.g. 60m or 1.5h.
         seeds: Networks per method. Default: set by the experiment.
         tasks: Test tasks per seed. Default: set by the experiment.

@@ -47,7 +47,8 @@ class Plan:
     tasks: int | None = None
     """Test tasks per seed. Default: the experiment's."""
     methods: tuple[str, ...] = ()
-    """Default: all. The other methods keep their rows of an earlier call with this protocol."""
+    """Methods or trainings. Default: all. The others keep their rows of an earlier call with this
+    protocol."""
     budget: float | None = None
     """Seconds per training."""
     jobs: int = 1
@@ -71,8 +72,8 @@ class Plan:
 
     @property
     def chosen(self) -> dict[str, Config]:
-        """The trainings of the chosen methods."""
-        return of_methods(self.trainings, self.methods)
+        """The chosen trainings."""
+        return choose(self.trainings, self.methods)
 
     @property
     def sources(self) -> dict[str, Config]:
@@ -91,12 +92,15 @@ class Plan:
         return self.results / f"{self.experiment.name}{'-quick' if self.quick else ''}.json"
 
 
-def of_methods(configs: dict[str, Config], methods: Sequence[str]) -> dict[str, Config]:
-    """The trainings of these methods; all without any."""
-    known = dict.fromkeys(config.method for config in configs.values())
-    for method in methods:
-        check_name("method of this experiment", method, known)
-    return {name: c for name, c in configs.items() if not methods or c.method in methods}
+def choose(configs: dict[str, Config], names: Sequence[str]) -> dict[str, Config]:
+    """The trainings of these names, or of these methods; all without any."""
+    methods = [config.method for config in configs.values()]
+    for name in names:
+        check_name(
+            "method or training of this experiment", name, dict.fromkeys([*configs, *methods])
+        )
+    of_methods = set(names) - set(configs)
+    return {n: c for n, c in configs.items() if not names or n in names or c.method in of_methods}
 
 
 def reproduce(
