@@ -27,12 +27,13 @@ from mtnet.config import Config, configure
 from mtnet.experiments.table3_notes import describe
 from mtnet.experiments.table3_settings import (
     CHARACTERS,
+    FROM_PRETRAINED,
     FROM_PROTOTYPICAL,
-    FROM_SCRATCH,
     GRADIENT_METHODS,
     GRID,
     OMNIGLOT,
     PHOTOGRAPHS,
+    PRETRAINED_5WAY,
     PROTOCOL,
     PUBLISHED,
     STEPS,
@@ -163,15 +164,15 @@ PARTS = (
         "omniglot",
         steps=3,
         column=0,
-        common=OMNIGLOT | {"alpha": 5.0, "iterations": 5_000, "meta_batch": 16},
+        common=OMNIGLOT | {"iterations": 10_000, "meta_batch": 16},
         own=CHARACTERS,
         quick_iterations=300,
         variants={
-            "mt-net, 40000 iterations": (
-                "mt-net",
-                FROM_SCRATCH | {"iterations": 40_000},
-                PUBLISHED["mt-net"][0],
-            )
+            "mt-net, 40000 iterations": ("mt-net", {"iterations": 40_000}, PUBLISHED["mt-net"][0])
+        }
+        | {
+            f"{method}, pretrained": (method, PRETRAINED_5WAY, PUBLISHED[method][0])
+            for method in GRADIENT_METHODS
         },
     ),
     Part(
@@ -180,7 +181,9 @@ PARTS = (
         "omniglot",
         steps=5,
         column=1,
-        common=OMNIGLOT | {"ways": 20, "alpha": 20.0, "iterations": 5_000, "meta_batch": 8},
+        common=OMNIGLOT
+        | FROM_PRETRAINED
+        | {"ways": 20, "alpha": 20.0, "iterations": 5_000, "meta_batch": 8},
         own=CHARACTERS,
         quick_iterations=300,
         paper={"ways": 20, "meta_batch": 16},

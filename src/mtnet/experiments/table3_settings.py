@@ -19,20 +19,20 @@ PUBLISHED: dict[str, tuple[str | None, str | None, str | None]] = {
 GRADIENT_METHODS = ("maml", "meta-sgd", "t-net", "mt-net")
 FRESH: dict[str, Any] = {"init_from": "", "head_sd": None, "zeta_mean": 0.0}
 """From random weights."""
-OMNIGLOT: dict[str, Any] = {
+OMNIGLOT: dict[str, Any] = {"head_sd": 0.1, "beta": 2e-3, "schedule": "cosine"}
+FROM_PRETRAINED: dict[str, Any] = {
     "init_from": "omniglot-any-prototypical",
     "head_sd": 0.001,
     "zeta_mean": 6.0,
     "beta": 1e-3,
-    "schedule": "cosine",
 }
-"""For gradient methods, which start from a network that compares characters.
+"""Gradient methods that start from a network that compares characters.
 
 The head starts near zero, so that the first step does not move the body at random. That step makes
-each row of the head from the features of its class, divided by the number of classes; alpha, here
-that number, makes up for it. Nearly all rows move, so that the masks do not hide classes while zeta
-is learned."""
-FROM_SCRATCH: dict[str, Any] = FRESH | {"head_sd": 0.1, "beta": 2e-3, "alpha": 2.0}
+each row of the head from the features of its class, divided by the number of classes; alpha, equal
+to that number, makes up for it. Nearly all rows move, so that the masks do not hide classes while
+zeta is learned."""
+PRETRAINED_5WAY: dict[str, Any] = FROM_PRETRAINED | {"alpha": 5.0, "iterations": 5_000}
 EPISODES: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 5}
 """For methods that compare embeddings: one large episode per step, Adam with 0.001."""
 PRETRAINING: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 19, "log_every": 100}
@@ -47,16 +47,18 @@ GRID: list[dict[str, Any]] = [
 ]
 """Fine-tuning as Ravi & Larochelle (2017): step size, its decay and the number of steps are chosen
 on validation tasks."""
-ANY_WAYS: dict[str, Any] = FROM_SCRATCH | EPISODES | {"ways": 5}
+ANY_WAYS: dict[str, Any] = FRESH | OMNIGLOT | EPISODES | {"ways": 5, "alpha": 2.0}
 """The same training for 5 and 20 ways, which differ in their test tasks only."""
 CHARACTERS: dict[str, dict[str, Any]] = {
     "prototypical": ANY_WAYS | {"train_ways": 60, "iterations": 10_000},
     "matching": ANY_WAYS | {"train_ways": 20, "iterations": 10_000},
     "map-ssvm": ANY_WAYS | {"train_ways": 20, "queries": 9, "iterations": 7_000},
-    "fine-tune": FROM_SCRATCH | PRETRAINING | FINE_TUNING | {"ways": 5, "iterations": 4_000},
-    "nearest-neighbour": FROM_SCRATCH | PRETRAINING | {"ways": 5, "iterations": 8_000},
-    "meta-lstm": FROM_SCRATCH | {"meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
-    "l-maml": FROM_SCRATCH | {"meta_batch": 8, "iterations": 600},
+    "fine-tune": ANY_WAYS | PRETRAINING | FINE_TUNING | {"iterations": 4_000},
+    "nearest-neighbour": ANY_WAYS | PRETRAINING | {"iterations": 8_000},
+    "meta-lstm": FRESH
+    | OMNIGLOT
+    | {"alpha": 2.0, "meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
+    "l-maml": FRESH | OMNIGLOT | {"alpha": 2.0, "meta_batch": 8, "iterations": 600},
 }
 CLASSIFIER = "nearest-neighbour"
 """The training of all classes at once; its network is `mini-imagenet-classifier`."""
@@ -79,7 +81,7 @@ FROM_PROTOTYPICAL: dict[str, Any] = WARM | {
     "head_sd": 0.001,
     "zeta_mean": 6.0,
 }
-"""For gradient methods, from the network of the row `prototypical`, otherwise as for Omniglot."""
+"""For gradient methods, from the network of the row `prototypical`, otherwise as for characters."""
 COMPARING: dict[str, Any] = (
     WARM
     | FRESH
