@@ -15,8 +15,9 @@ OURS = "mtnet"
 
 
 def settings(part: str, method: str) -> Config:
-    """Those of Table 3, one large episode per step, but from random weights."""
-    return EXPERIMENTS[EXPERIMENT[part]].trainings(False, 1)[method].replace(init_from="")
+    """Those of Table 3, one large episode per step, from random weights and with the plain loss."""
+    config = EXPERIMENTS[EXPERIMENT[part]].trainings(False, 1)[method]
+    return config.replace(init_from="", distance_scale=1.0)
 
 
 def most_classes() -> int:
