@@ -2,7 +2,7 @@
 
 import numpy as np
 
-COLDEST, HOTTEST = 0.02, 50.0
+COLDEST, HOTTEST = 0.02, 1000.0
 BINS = 15
 
 

@@ -13,7 +13,7 @@ methods take from ten minutes to an hour and a half.
 Published: MT-net 99.5, 96.2 and 51.70 after 40 000 to 60 000 iterations of 32, 16 and 4 tasks from
 random weights. Here the gradient methods start from pretrained networks that compare features,
 `omniglot-any-prototypical` and `mini-imagenet-prototypical`, with a head near zero, open masks and
-cosine decay of beta; for mini-ImageNet with 5 queries per class, one inner step, and flipped and
+cosine decay of beta; for mini-ImageNet with 5 queries per class, two inner steps, and flipped and
 shifted images. The experiments whose names end in -paper have the published settings, unchanged,
 for the gradient methods.
 

@@ -71,17 +71,18 @@ WARM: dict[str, Any] = {
 """Photographs: start from the pretrained classifier; flipped and shifted images."""
 FROM_PROTOTYPICAL: dict[str, Any] = WARM | {
     "init_from": "mini-imagenet-prototypical",
-    "iterations": 3_000,
+    "iterations": 2_500,
     "meta_batch": 4,
     "beta": 5e-4,
     "schedule": "cosine",
     "queries": 5,
-    "steps": 1,
-    "alpha": 0.05,
+    "steps": 2,
+    "alpha": 0.03,
     "head_sd": 0.001,
     "zeta_mean": 6.0,
 }
-"""For gradient methods, from the network of the row `prototypical`, otherwise as for characters."""
+"""For gradient methods, from the network of the row `prototypical`. Head and masks start as for
+characters. The second step moves the body and the offsets of the classes, which the first cannot."""
 COMPARING: dict[str, Any] = (
     WARM
     | FRESH
