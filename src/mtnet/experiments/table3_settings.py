@@ -71,7 +71,7 @@ WARM: dict[str, Any] = {
 """Photographs: start from the pretrained classifier; flipped and shifted images."""
 FROM_PROTOTYPICAL: dict[str, Any] = WARM | {
     "init_from": "mini-imagenet-prototypical",
-    "iterations": 2_500,
+    "iterations": 1_500,
     "meta_batch": 4,
     "beta": 5e-4,
     "schedule": "cosine",
@@ -82,7 +82,7 @@ FROM_PROTOTYPICAL: dict[str, Any] = WARM | {
     "zeta_mean": 6.0,
 }
 """For gradient methods, from the network of the row `prototypical`. Head and masks start as for
-characters. The second step moves the body and the offsets of the classes, which the first cannot."""
+characters. The second step moves the body and the offsets of classes, which the first cannot."""
 COMPARING: dict[str, Any] = (
     WARM
     | FRESH
