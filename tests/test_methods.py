@@ -238,6 +238,15 @@ def test_ranking_losses_and_predictions_are_those_by_hand(name, objective):
 # Baselines, prototypes
 
 
+def test_distance_scale_changes_the_loss_of_prototypical_and_no_prediction():
+    plain, scaled = learner("prototypical"), learner("prototypical", distance_scale=0.25)
+    theta, (support, query) = plain.init(KEY), CLASSED
+    scores = predict(plain.adapt(theta, support, KEY), query.x)
+    assert_close(predict(scaled.adapt(theta, support, KEY), query.x), scores)
+    assert_close(scaled.loss(theta, CLASSED, KEY), cross_entropy(0.25 * scores, query.y))
+    assert not np.isclose(scaled.loss(theta, CLASSED, KEY), plain.loss(theta, CLASSED, KEY))
+
+
 def test_prototypes_of_one_shot_are_nearest_neighbours():
     one_shot = labelled(1, [2, 0, 1])
     made = learner("prototypical")
