@@ -116,8 +116,7 @@ def reproduce(
         The results as written to `plan.path`, and the run of each training.
     """
     trainings, about = plan.trainings, protocol(plan)
-    remedy = "delete the file, or choose another --results"
-    old = read_json(plan.path, RESULTS, remedy) if plan.path.exists() else {}
+    read_results(plan.path)  # a damaged file is an error before anything is trained
     with pool_on(plan.ray, plan.jobs) as pool:
         train_all(pool, plan.runs, plan.sources, report, plan.budget)
         runs = train_all(pool, plan.runs, plan.chosen, report, plan.budget)
@@ -126,6 +125,7 @@ def reproduce(
     origin = {"command": plan.command, "budget": plan.budget, "commit": git_commit()}
     origin |= {"cores": plan.ray.cpus} if plan.ray else {}
     rows = [row | origin for row in rows]
+    old = read_results(plan.path)  # now: another call may have added rows meanwhile
     old_rows = rows_to_keep(old, about, trainings, plan.chosen) if old else []
     runs |= find_runs(plan.runs, {row["training"] for row in old_rows}, trainings)
     curves = {name: validation_curve(read_metrics(run)) for name, run in runs.items()}
@@ -152,6 +152,12 @@ def reproduce(
     text = f"{json.dumps(results, indent=1, ensure_ascii=False)}\n"
     write_atomically(plan.path, text.encode())
     return results, {name: runs[name] for name in order if name in runs}
+
+
+def read_results(path: Path) -> Results:
+    """The results of earlier calls; empty if there are none."""
+    remedy = "delete the file, or choose another --results"
+    return read_json(path, RESULTS, remedy) if path.exists() else {}
 
 
 def rows_to_keep(
