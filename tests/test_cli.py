@@ -244,6 +244,22 @@ def test_reproducing_one_method_keeps_the_rows_of_the_others(tmp_path, monkeypat
     assert {r["method"] for r in fewer["rows"]} == {one}  # another protocol: nothing is kept
 
 
+def test_calls_at_the_same_time_keep_the_rows_of_each_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiments, "pool_on", in_this_process)
+    places = (tmp_path / "runs", tmp_path / "results")
+    plan = Plan(tiny(TABLE1_ALSO), *places, "a", quick=True, seeds=1, tasks=20)
+    measure, one, other = experiments.measure_all, "fine-tune", "nearest-neighbour"
+
+    def meanwhile(*arguments):
+        monkeypatch.setattr(experiments, "measure_all", measure)
+        reproduce(dataclasses.replace(plan, methods=(other,)))
+        return measure(*arguments)
+
+    monkeypatch.setattr(experiments, "measure_all", meanwhile)
+    both, _ = reproduce(dataclasses.replace(plan, methods=(one,)))
+    assert {row["method"] for row in both["rows"]} == {one, other}
+
+
 def test_runs_side_by_side(capsys, tmp_path):
     """On the same tasks: a run against itself is nothing apart, whatever tasks there are."""
     for name, more in (("a", []), ("b", ["--method", "maml"]), ("c", ["--shots", "5"])):
