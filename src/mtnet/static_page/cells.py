@@ -13,7 +13,6 @@ from mtnet.adapted import KEY
 from mtnet.core.cells import Cells, fold
 from mtnet.core.inner import Theta, draw_masks, rescale
 from mtnet.core.rules import RULES
-from mtnet.errors import InputError
 from mtnet.serve.networks import CURVE, ServedNetwork
 from mtnet.userdata.schema import to_plain
 
@@ -31,20 +30,21 @@ class Cell(NamedTuple):
     rate: np.ndarray | None = None
 
 
-def check_network(network: ServedNetwork) -> None:
-    """Raise an InputError for a network that the static page cannot learn with."""
+def problem_of(network: ServedNetwork) -> str | None:
+    """Why the static page cannot learn with a network; None if it can."""
+    method, known = network.config.method, (*RULES, COMPARES)
     if network.inputs["kind"] == "table":
         shown = network.inputs["schema"] == to_plain(CURVE) and network.spec.kind == "mlp"
     else:
         shown = network.inputs["kind"] == "drawings" and not network.spec.pool
     if not shown:
-        raise InputError(f"{network.name} is for no tab of the page: drawings, or curves")
-    if network.config.method not in (*RULES, COMPARES):
-        known = ", ".join((*RULES, COMPARES))
-        raise InputError(
-            f"{network.name} was trained with {network.config.method}, which does not learn in a "
-            f"browser; methods that do: {known}"
-        )
+        return f"{network.name} is for no tab of the page: it needs drawings or curves"
+    if method in known:
+        return None
+    return (
+        f"{network.name} was trained with {method}, which does not learn in a browser; methods "
+        f"that do: {', '.join(known)}"
+    )
 
 
 def cells_of(network: ServedNetwork) -> Cells[Cell]:
@@ -58,7 +58,7 @@ def cells_of(network: ServedNetwork) -> Cells[Cell]:
     T, W = rescale(theta, inner, alpha)
     masks = draw_masks(theta.zeta, inner, jax.random.key(KEY), network.steps, training=False)
     by_step = [_masks_at(masks, step, inner.draw == "step") for step in range(network.steps)]
-    rates = theta.alpha or dict.fromkeys(W, alpha)
+    rates: Cells[Any] = dict(theta.alpha) or dict.fromkeys(W, alpha)
     return {
         name: _shared(
             Cell(

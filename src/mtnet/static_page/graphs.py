@@ -75,12 +75,14 @@ def _steps(
     first = [_initial(graph, network.spec, name, cell, y) for name, cell in cells.items()]
     fixed = [_fixed(graph, cell) for cell in cells.values()]
     loss_of = _cross_entropy if network.classifies else _squares
-    A, layers, outputs, losses = first, [], [], []
+    A, layers = first, []
+    outputs: list[str] = []
+    losses: list[str] = []
     for step in range(network.steps + 1):
         applied = apply_network(graph, network.spec, x, A, offsets)
         loss, gradient = loss_of(graph, applied.outputs, y)
-        for collected, value in zip((outputs, losses), (applied.outputs, loss), strict=True):
-            collected.append(value)
+        outputs.append(applied.outputs)
+        losses.append(loss)
         layers.append(applied.layers)
         if step < network.steps:
             moves = [
