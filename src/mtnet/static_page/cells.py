@@ -91,7 +91,7 @@ def matrix(arrays: Any) -> np.ndarray:
 
 def _rows(values: Any) -> np.ndarray:
     """What multiplies a matrix: of its shape, one number per row, or one number."""
-    return matrix(values) if isinstance(values, tuple) else np.reshape(values, (-1, 1))
+    return matrix(values) if isinstance(values, tuple) else np.asarray(values).reshape(-1, 1)
 
 
 def _masks_at(masks: Cells[Any], step: int, per_step: bool) -> Cells[Any]:

@@ -44,6 +44,18 @@ class Answer(NamedTuple):
 
 def checked_graphs(network: ServedNetwork) -> Graphs:
     """The graphs; an InputError if the network has none, or if their answers differ."""
+    files = graph_files(network)
+    error, cells = largest_difference(network, files)
+    if not error <= TOLERANCE:
+        raise InputError(
+            f"the graphs of {network.name} differ from the network by {error:.2g}: they are not "
+            "written; leave it out with --networks, and please report this"
+        )
+    return Graphs(files[0], files[1], cells)
+
+
+def graph_files(network: ServedNetwork) -> list[bytes]:
+    """The graphs that learn and predict, not compared yet."""
     problem = problem_of(network)
     if problem is not None:
         raise InputError(problem)
@@ -52,14 +64,7 @@ def checked_graphs(network: ServedNetwork) -> Graphs:
     models = learn, predict_graph(network, layers)
     for model in models:
         onnx.checker.check_model(model, full_check=True)
-    files = [model.SerializeToString() for model in models]
-    error, cells = largest_difference(network, files)
-    if not error <= TOLERANCE:
-        raise InputError(
-            f"the graphs of {network.name} differ from the network by {error:.2g}: they are not "
-            "written; leave it out with --networks, and please report this"
-        )
-    return Graphs(files[0], files[1], cells)
+    return [model.SerializeToString() for model in models]
 
 
 def largest_difference(network: ServedNetwork, files: list[bytes]) -> tuple[float, list[str]]:

@@ -6,7 +6,7 @@
 and returns `predictions` after each step: probabilities, or numbers.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import TensorProto
@@ -21,21 +21,28 @@ FLOAT = TensorProto.FLOAT
 ALL: dict[str, Any] = {"keepdims": 0}
 
 
+class After(NamedTuple):
+    """A task after some steps."""
+
+    layers: list[str]
+    outputs: str
+    """For the examples."""
+    loss: str
+
+
 def learn_graph(network: ServedNetwork) -> Any:
     """The graph that learns a task."""
     graph, spec = Graph(), network.spec
     x = graph.input("x", FLOAT, ["examples", *spec.inputs])
     y = graph.input("y", FLOAT, ["examples", "outputs"])
-    if network.config.method == COMPARES:
-        layers, outputs, losses = _class_means(graph, network, x, y)
-        moved = [graph.constant([])]
-    else:
-        layers, outputs, losses, moved = _steps(graph, network, x, y)
-    _stack(graph, "losses", losses, [len(losses)])
-    _stack(graph, "outputs", outputs, [len(losses), "examples", "outputs"])
+    compares = network.config.method == COMPARES
+    path, moved = (_class_means if compares else _steps)(graph, network, x, y)
+    _stack(graph, "losses", [after.loss for after in path], [len(path)])
+    outputs = [after.outputs for after in path]
+    _stack(graph, "outputs", outputs, [len(path), "examples", "outputs"])
     graph.add("Concat", *moved, axis=0, named=graph.output("moved", FLOAT, ["cells"]))
-    for i, steps in enumerate(zip(*layers, strict=True)):
-        _stack(graph, f"layer{i}", list(steps), [len(losses), f"rows{i}", f"columns{i}"])
+    for i, steps in enumerate(zip(*(after.layers for after in path), strict=True)):
+        _stack(graph, f"layer{i}", list(steps), [len(path), f"rows{i}", f"columns{i}"])
     return graph.model()
 
 
@@ -67,33 +74,25 @@ def predict_graph(network: ServedNetwork, layers: int) -> Any:
     return graph.model()
 
 
-def _steps(
-    graph: Graph, network: ServedNetwork, x: str, y: str
-) -> tuple[list[list[str]], list[str], list[str], list[str]]:
-    """A_{t+1} = A_t - rate * T (M * (T' dL/dA_t)), one step after the other."""
+def _steps(graph: Graph, network: ServedNetwork, x: str, y: str) -> tuple[list[After], list[str]]:
+    """A_{t+1} = A_t - rate * T (M * (T' dL/dA_t)), one step after the other; and what moved."""
     cells, offsets = cells_of(network), offsets_of(network)
     first = [_initial(graph, network.spec, name, cell, y) for name, cell in cells.items()]
     fixed = [_fixed(graph, cell) for cell in cells.values()]
     loss_of = _cross_entropy if network.classifies else _squares
-    A, layers = first, []
-    outputs: list[str] = []
-    losses: list[str] = []
+    A, path = first, []
     for step in range(network.steps + 1):
         applied = apply_network(graph, network.spec, x, A, offsets)
         loss, gradient = loss_of(graph, applied.outputs, y)
-        outputs.append(applied.outputs)
-        losses.append(loss)
-        layers.append(applied.layers)
-        if step < network.steps:
-            moves = [
-                _move(graph, g, T, _mask(graph, cell, step), rate)
-                for g, cell, (T, rate) in zip(
-                    applied.back(gradient), cells.values(), fixed, strict=True
-                )
-            ]
-            A = [graph.add("Sub", a, move) for a, move in zip(A, moves, strict=True)]
-    moved = [_change(graph, a, b) for a, b in zip(first, A, strict=True)]
-    return layers, outputs, losses, moved
+        path.append(After(applied.layers, applied.outputs, loss))
+        if step == network.steps:
+            break
+        gradients = zip(A, applied.back(gradient), cells.values(), fixed, strict=True)
+        A = [
+            graph.add("Sub", a, _move(graph, g, T, _mask(graph, cell, step), rate))
+            for a, g, cell, (T, rate) in gradients
+        ]
+    return path, [_change(graph, a, b) for a, b in zip(first, A, strict=True)]
 
 
 def _initial(graph: Graph, spec: NetSpec, name: str, cell: Cell, y: str) -> str:
@@ -152,8 +151,8 @@ def _squares(graph: Graph, outputs: str, y: str) -> tuple[str, str]:
 
 def _class_means(
     graph: Graph, network: ServedNetwork, x: str, y: str
-) -> tuple[list[list[str]], list[str], list[str]]:
-    """The layers, of which the last has the mean features of each class as rows."""
+) -> tuple[list[After], list[str]]:
+    """No steps, and nothing moves: one more layer has the mean features of each class as rows."""
     cells = [graph.constant(cell.A) for cell in cells_of(network).values()]
     applied = apply_network(graph, network.spec, x, cells, offsets_of(network))
     total = graph.add("Gemm", y, applied.outputs, transA=1)
@@ -161,7 +160,8 @@ def _class_means(
     column = graph.add("Unsqueeze", count, graph.constant([1], np.int64))
     means = graph.add("Div", total, column)
     outputs = _nearness(graph, applied.outputs, means)
-    return [[*applied.layers, means]], [outputs], [_cross_entropy(graph, outputs, y)[0]]
+    loss, _ = _cross_entropy(graph, outputs, y)
+    return [After([*applied.layers, means], outputs, loss)], [graph.constant([])]
 
 
 def _nearness(graph: Graph, features: str, means: str) -> str:

@@ -1,0 +1,280 @@
+"""The static page: its graphs learn what the server learns, and the page learns in a browser."""
+
+import functools
+import http.server
+import json
+import shutil
+import threading
+from contextlib import contextmanager
+
+import jax
+import numpy as np
+import pytest
+from browser import FIVE_SHAPES, draw, open_page
+from serving import SHAPES, picture, text
+
+from mtnet.adapted_tasks import TaskSupport
+from mtnet.build import build_learner
+from mtnet.cli import main
+from mtnet.config import configure
+from mtnet.errors import InputError
+from mtnet.serve.networks import CURVE, PICTURES, _served
+from mtnet.serve.programs import Programs
+from mtnet.static_page import check, runtime
+from mtnet.static_page.check import (
+    checked_graphs,
+    graph_answer,
+    graph_files,
+    random_tasks,
+    served_answer,
+)
+from mtnet.userdata.drawings import drawing
+from mtnet.userdata.open_image import Upload
+from mtnet.userdata.schema import to_plain
+
+MT_NET, CURVES = "omniglot-any-mt-net", "sine-mt-net"
+
+
+def small(steps=2, **settings):
+    """A small network with random weights, T, masks and offsets."""
+    images = settings["family"] == "omniglot"
+    config = configure(statistics="inductive", **settings | ({"filters": 4} if images else {}))
+    theta = build_learner(config).init(jax.random.key(1))
+    keys = iter(jax.random.split(jax.random.key(2), 100))
+    theta = jax.tree.map(lambda a: a + 0.1 * jax.random.normal(next(keys), a.shape), theta)
+    inputs = PICTURES["omniglot"] if images else {"kind": "table", "schema": to_plain(CURVE)}
+    return _served("small", "small", config, theta, inputs, steps, {}, 1.7, {})
+
+
+SINE = {"family": "sine", "width": 6, "alpha": 0.1}
+NETWORKS = {
+    "any classes": {"family": "omniglot", "method": "mt-net", "shared_head": True, "alpha": 2.0},
+    "five classes": {"family": "omniglot", "method": "mt-net", "ways": 5, "alpha": 0.3},
+    "class means": {"family": "omniglot", "method": "prototypical"},
+    "plain": SINE | {"method": "maml"},
+    "rates": SINE | {"method": "meta-sgd"},
+    "full masks": {
+        "family": "sine",
+        "method": "mt-net-full",
+        "width": 6,
+        "alpha": 0.1,
+        "draw": "step",
+    },
+    "invariant": SINE | {"method": "t-net", "invariant": 0.02},
+}
+
+
+@pytest.mark.parametrize("settings", NETWORKS.values(), ids=NETWORKS)
+def test_the_graphs_learn_what_the_server_learns(settings):
+    with jax.enable_x64(False):
+        network = small(**settings)
+        files, programs = graph_files(network), Programs(network)
+        for task, queries in random_tasks(network, np.random.default_rng(7)):
+            expected, _ = served_answer(programs, task, queries)
+            found = graph_answer(files, task, queries)
+            np.testing.assert_allclose(found.predictions, expected.predictions, atol=1e-4)
+            np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(found.moved, expected.moved, rtol=1e-3, atol=1e-6)
+            if network.steps and len(expected.losses) > 1:  # there was something to learn
+                assert np.abs(expected.predictions[-1] - expected.predictions[0]).max() > 1e-2
+
+
+def test_a_graph_that_differs_is_not_written(monkeypatch):
+    with jax.enable_x64(False):
+        network = small(family="sine", method="maml", width=6)
+        theta = network.theta
+        other = theta._replace(W=jax.tree.map(lambda w: 1.01 * w, theta.W))
+        wrong = check.learn_graph(network._replace(theta=other))
+        monkeypatch.setattr(check, "learn_graph", lambda _: wrong)
+        with pytest.raises(InputError, match="differ from the network by"):
+            checked_graphs(network)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"family": "omniglot", "method": "matching"}, "which does not learn in a browser"),
+        ({"family": "omniglot", "method": "maml", "pool": True}, "is for no tab of the page"),
+    ],
+)
+def test_other_networks_are_refused(settings, says):
+    with pytest.raises(InputError, match=says):
+        graph_files(small(**settings))
+
+
+def test_a_wrong_call_is_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    (tmp_path / "dist").mkdir()
+    for file in runtime.FILES:
+        (tmp_path / "dist" / file.source).write_text("another version")
+    monkeypatch.setenv("PATH", "")
+    for words, says in {
+        f"{tmp_path}/full": "has other files",
+        f"{tmp_path}/new --networks {CURVES}": "npm is missing",
+        f"{tmp_path}/new --networks {CURVES} --runtime {tmp_path}/full": "has no ort.wasm",
+        f"{tmp_path}/new --networks {CURVES} --runtime {tmp_path}": "is not the file of",
+        f"{tmp_path}/new --networks sine": "pretrained network",
+    }.items():
+        with jax.enable_x64(False):
+            assert main(["page", *words.split()]) == 2
+        message = capsys.readouterr().err
+        assert says in message
+        assert message.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The files of onnxruntime-web, as npm fetches them."""
+    try:
+        found = runtime.runtime_files(None)
+    except InputError as error:
+        if "npm" not in str(error).split(":")[0]:
+            raise
+        pytest.skip(f"no onnxruntime-web: {error}")
+    folder = tmp_path_factory.mktemp("package")
+    for file in runtime.FILES:
+        (folder / file.source).write_bytes(found[file.name])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(package, tmp_path_factory):
+    """The static page, in a folder below the root of its server."""
+    root = tmp_path_factory.mktemp("root")
+    words = ["--networks", MT_NET, CURVES, "--runtime", package]
+    with jax.enable_x64(False):
+        assert main(["page", str(root / "page"), *map(str, words)]) == 0
+    return root / "page"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def publish(folder):
+    """A server of plain files; gives the address of the folder."""
+    handler = functools.partial(Quiet, directory=folder.parent)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/{folder.name}/"
+        finally:
+            server.shutdown()
+
+
+@pytest.fixture
+def page(site):
+    with publish(site) as address, open_page(address) as page:
+        yield page
+
+
+CALL = """async ([images, queries, network]) => {
+  const { call } = await import("./page/engine.js");
+  const post = async (path, body) => (await call("POST", path, body)).json();
+  const task = await post("/v1/tasks", { network, images });
+  return { task, found: await post(`/v1/tasks/${task.id}/predict`, { images: queries }) };
+}"""
+
+
+def test_five_shapes_are_drawn_and_one_is_recognised_without_a_server(page):
+    from playwright.sync_api import expect
+
+    names = page.locator("#cards input[type=text]")
+    for i, (name, strokes) in enumerate(FIVE_SHAPES.items()):
+        names.nth(i).fill(name)
+        draw(page, page.locator("#cards canvas").nth(i), strokes)
+    expect(page.locator("#answer")).to_have_text("Learned 5 examples. Draw a query.", timeout=30000)
+    expect(page.locator("#examples-before")).to_have_text("20 %")
+    expect(page.locator("#examples-after")).to_have_text("100 %")
+    for name in ("vee", "square"):
+        page.locator("#query button", has_text="Clear").click()
+        draw(page, page.locator("#query canvas"), FIVE_SHAPES[name], 0.05)
+        expect(page.locator("#answer")).to_have_attribute("data-label", name, timeout=30000)
+    expect(page.locator("#seen-image")).to_be_visible()
+    expect(page.locator("#download")).to_be_hidden()
+    page.locator("#tab-curve").click()
+    page.locator("#random-points").click()
+    expect(page.locator("#curve-answer")).to_contain_text("on 10 points after 10 steps")
+
+
+def test_the_browser_sees_and_says_what_python_does(page, site):
+    """Drawings of several sizes and tones: the same pixels, then the same probabilities."""
+    files = [picture(strokes) for strokes in SHAPES.values()]
+    queries = [picture(strokes, 12) for strokes in SHAPES.values()] + odd_pictures()
+    urls = [[f"data:image/png;base64,{text(data)}" for data in some] for some in (files, queries)]
+    labels = sorted(SHAPES)
+    images = [{"image": url, "label": name} for url, name in zip(urls[0], SHAPES, strict=True)]
+    said = page.evaluate(CALL, [images, urls[1], MT_NET])
+
+    pixels = [np.stack([seen_by_python(data) for data in some]) for some in (files, queries)]
+    y = np.array([labels.index(name) for name in SHAPES], np.int32)
+    graphs = [(site / "networks" / f"{MT_NET}.{name}.onnx").read_bytes() for name in GRAPHS]
+    expected = graph_answer(graphs, TaskSupport(pixels[0], y, tuple(labels)), pixels[1])
+    for step, probabilities in zip(said["found"]["by_step"], expected.predictions, strict=True):
+        found = [[query["probabilities"][label] for label in labels] for query in step]
+        np.testing.assert_allclose(found, probabilities, atol=1e-4)
+    np.testing.assert_allclose(said["task"]["losses"], expected.losses, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([*said["task"]["moved"].values()], expected.moved, rtol=1e-3)
+    seen = page.evaluate(SEEN, said["found"]["seen"])
+    np.testing.assert_array_equal(np.reshape(seen, pixels[1].shape), pixels[1])
+
+
+GRAPHS = ("learn", "predict")
+SEEN = """async (files) => {
+  const pixels = async (file) => {
+    const image = new Image();
+    image.src = `data:image/png;base64,${file}`;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = 28;
+    const context = canvas.getContext("2d");
+    context.drawImage(image, 0, 0);
+    return [...context.getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0);
+  };
+  return Promise.all(files.map(pixels));
+}"""
+
+
+def seen_by_python(data):
+    ink = drawing(Upload("image", data, 10**6))
+    return np.round(255 * np.moveaxis(ink, 0, -1)).astype(np.uint8)
+
+
+def odd_pictures():
+    """Small, light on dark, coloured, soft, and with ink along the border."""
+    import io
+
+    from PIL import Image, ImageFilter, ImageOps
+
+    first, second = (Image.open(io.BytesIO(picture(SHAPES[name]))) for name in ("cross", "zigzag"))
+    odd = [
+        first.resize((23, 31)),
+        ImageOps.invert(second),
+        ImageOps.colorize(first, (180, 20, 60), (210, 240, 190)),
+        second.filter(ImageFilter.GaussianBlur(6)),
+        first.crop((60, 60, 140, 200)),
+    ]
+    files = [io.BytesIO() for _ in odd]
+    for image, file in zip(odd, files, strict=True):
+        image.save(file, "PNG")
+    return [file.getvalue() for file in files]
+
+
+def test_the_folder_names_no_other_address_and_can_be_written_again(site, package, tmp_path):
+    site = shutil.copytree(site, tmp_path / "site")
+    listed = json.loads((site / "networks" / "index.json").read_text())
+    assert [network["name"] for network in listed] == [MT_NET, CURVES]
+    own = [*site.glob("page/*"), site / "index.html"]
+    assert not [path.name for path in own if b"http://" in path.read_bytes().replace(NS, b"")]
+    shutil.rmtree(site / "runtime")
+    with jax.enable_x64(False):
+        words = [str(site), "--networks", CURVES, "--runtime", str(package)]
+        assert main(["page", *words]) == 0
+    assert (site / "runtime" / "ort.wasm").is_file()
+
+
+NS = b"http://www.w3.org/"
