@@ -4,6 +4,7 @@ import functools
 import http.server
 import json
 import shutil
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -122,6 +123,14 @@ def test_a_wrong_call_is_one_line(tmp_path, monkeypatch, capsys):
         assert says in message
         assert message.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.startswith("mtnet.static_page.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["page", str(tmp_path / "new")]) == 2
+    assert "page needs onnx: pip install 'mtnet[cli,onnx]'" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
