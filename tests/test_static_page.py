@@ -1,7 +1,8 @@
-"""The static page: its graphs learn what the server learns, and the page learns in a browser."""
+"""`mtnet page`: the static page is written, and learns in a real browser."""
 
 import functools
 import http.server
+import io
 import json
 import shutil
 import sys
@@ -12,95 +13,21 @@ import jax
 import numpy as np
 import pytest
 from browser import FIVE_SHAPES, draw, open_page
+from PIL import Image, ImageFilter, ImageOps
 from serving import SHAPES, picture, text
 
 from mtnet.adapted_tasks import TaskSupport
-from mtnet.build import build_learner
 from mtnet.cli import main
-from mtnet.config import configure
 from mtnet.errors import InputError
-from mtnet.serve.networks import CURVE, PICTURES, _served
-from mtnet.serve.programs import Programs
-from mtnet.static_page import check, runtime
-from mtnet.static_page.check import (
-    checked_graphs,
-    graph_answer,
-    graph_files,
-    random_tasks,
-    served_answer,
-)
+from mtnet.static_page import runtime
+from mtnet.static_page.check import graph_answer
 from mtnet.userdata.drawings import drawing
 from mtnet.userdata.open_image import Upload
-from mtnet.userdata.schema import to_plain
 
 MT_NET, CURVES = "omniglot-any-mt-net", "sine-mt-net"
-
-
-def small(steps=2, **settings):
-    """A small network with random weights, T, masks and offsets."""
-    images = settings["family"] == "omniglot"
-    config = configure(statistics="inductive", **settings | ({"filters": 4} if images else {}))
-    theta = build_learner(config).init(jax.random.key(1))
-    keys = iter(jax.random.split(jax.random.key(2), 100))
-    theta = jax.tree.map(lambda a: a + 0.1 * jax.random.normal(next(keys), a.shape), theta)
-    inputs = PICTURES["omniglot"] if images else {"kind": "table", "schema": to_plain(CURVE)}
-    return _served("small", "small", config, theta, inputs, steps, {}, 1.7, {})
-
-
-SINE = {"family": "sine", "width": 6, "alpha": 0.1}
-NETWORKS = {
-    "any classes": {"family": "omniglot", "method": "mt-net", "shared_head": True, "alpha": 2.0},
-    "five classes": {"family": "omniglot", "method": "mt-net", "ways": 5, "alpha": 0.3},
-    "class means": {"family": "omniglot", "method": "prototypical"},
-    "plain": SINE | {"method": "maml"},
-    "rates": SINE | {"method": "meta-sgd"},
-    "full masks": {
-        "family": "sine",
-        "method": "mt-net-full",
-        "width": 6,
-        "alpha": 0.1,
-        "draw": "step",
-    },
-    "invariant": SINE | {"method": "t-net", "invariant": 0.02},
-}
-
-
-@pytest.mark.parametrize("settings", NETWORKS.values(), ids=NETWORKS)
-def test_the_graphs_learn_what_the_server_learns(settings):
-    with jax.enable_x64(False):
-        network = small(**settings)
-        files, programs = graph_files(network), Programs(network)
-        for task, queries in random_tasks(network, np.random.default_rng(7)):
-            expected, _ = served_answer(programs, task, queries)
-            found = graph_answer(files, task, queries)
-            np.testing.assert_allclose(found.predictions, expected.predictions, atol=1e-4)
-            np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-4, atol=1e-5)
-            np.testing.assert_allclose(found.moved, expected.moved, rtol=1e-3, atol=1e-6)
-            if network.steps and len(expected.losses) > 1:  # there was something to learn
-                assert np.abs(expected.predictions[-1] - expected.predictions[0]).max() > 1e-2
-
-
-def test_a_graph_that_differs_is_not_written(monkeypatch):
-    with jax.enable_x64(False):
-        network = small(family="sine", method="maml", width=6)
-        theta = network.theta
-        other = theta._replace(W=jax.tree.map(lambda w: 1.01 * w, theta.W))
-        wrong = check.learn_graph(network._replace(theta=other))
-        monkeypatch.setattr(check, "learn_graph", lambda _: wrong)
-        with pytest.raises(InputError, match="differ from the network by"):
-            checked_graphs(network)
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"family": "omniglot", "method": "matching"}, "which does not learn in a browser"),
-        ({"family": "omniglot", "method": "maml", "pool": True}, "is for no tab of the page"),
-    ],
-)
-def test_other_networks_are_refused(settings, says):
-    with pytest.raises(InputError, match=says):
-        graph_files(small(**settings))
+GRAPHS = ("learn", "predict")
+NS = b"http://www.w3.org/"
+"""The name of SVG, which is no address."""
 
 
 def test_a_wrong_call_is_one_line(tmp_path, monkeypatch, capsys):
@@ -123,6 +50,15 @@ def test_a_wrong_call_is_one_line(tmp_path, monkeypatch, capsys):
         assert says in message
         assert message.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+def test_npm_says_why_it_fails(tmp_path, monkeypatch):
+    npm = tmp_path / "npm"
+    npm.write_text("#!/bin/sh\necho 'npm warn old' >&2\necho 'npm error code E404' >&2\nexit 1\n")
+    npm.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match=r"could not fetch .* \(npm error code E404\)"):
+        runtime.runtime_files(None)
 
 
 def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch, capsys):
@@ -181,6 +117,19 @@ def page(site):
         yield page
 
 
+SEEN = """async (files) => {
+  const pixels = async (file) => {
+    const image = new Image();
+    image.src = `data:image/png;base64,${file}`;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = 28;
+    const context = canvas.getContext("2d");
+    context.drawImage(image, 0, 0);
+    return [...context.getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0);
+  };
+  return Promise.all(files.map(pixels));
+}"""
 CALL = """async ([images, queries, network]) => {
   const { call } = await import("./page/engine.js");
   const post = async (path, body) => (await call("POST", path, body)).json();
@@ -232,22 +181,6 @@ def test_the_browser_sees_and_says_what_python_does(page, site):
     np.testing.assert_array_equal(np.reshape(seen, pixels[1].shape), pixels[1])
 
 
-GRAPHS = ("learn", "predict")
-SEEN = """async (files) => {
-  const pixels = async (file) => {
-    const image = new Image();
-    image.src = `data:image/png;base64,${file}`;
-    await image.decode();
-    const canvas = document.createElement("canvas");
-    canvas.width = canvas.height = 28;
-    const context = canvas.getContext("2d");
-    context.drawImage(image, 0, 0);
-    return [...context.getImageData(0, 0, 28, 28).data].filter((_, i) => i % 4 === 0);
-  };
-  return Promise.all(files.map(pixels));
-}"""
-
-
 def seen_by_python(data):
     ink = drawing(Upload("image", data, 10**6))
     return np.round(255 * np.moveaxis(ink, 0, -1)).astype(np.uint8)
@@ -255,10 +188,6 @@ def seen_by_python(data):
 
 def odd_pictures():
     """Small, light on dark, coloured, soft, and with ink along the border."""
-    import io
-
-    from PIL import Image, ImageFilter, ImageOps
-
     first, second = (Image.open(io.BytesIO(picture(SHAPES[name]))) for name in ("cross", "zigzag"))
     odd = [
         first.resize((23, 31)),
@@ -284,6 +213,5 @@ def test_the_folder_names_no_other_address_and_can_be_written_again(site, packag
         words = [str(site), "--networks", CURVES, "--runtime", str(package)]
         assert main(["page", *words]) == 0
     assert (site / "runtime" / "ort.wasm").is_file()
-
-
-NS = b"http://www.w3.org/"
+    graphs = sorted(path.name for path in site.glob("networks/*.onnx"))
+    assert graphs == [f"{CURVES}.learn.onnx", f"{CURVES}.predict.onnx"]

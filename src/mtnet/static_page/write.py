@@ -63,6 +63,9 @@ def write_page(
         except OSError as error:
             raise InputError(f"cannot write to {folder}: {error.strerror}") from None
         write_file(path, data)
+    for path in folder.glob("networks/*.onnx"):  # of an earlier call
+        if f"networks/{path.name}" not in contents:
+            path.unlink()
     return sum(map(len, contents.values()))
 
 
