@@ -124,7 +124,7 @@ def test_a_command_has_the_flags_that_are_shown(command):
 
 def test_flags_in_the_text_exist():
     every = ["train", "fit", "evaluate", "reproduce", "sweep", "compare", "adapt", "predict"]
-    every += ["classify", "export", "serve"]
+    every += ["classify", "export", "serve", "page"]
     shown = " ".join(help_of(name) for name in every) + help_of("fit", "--images", "DIR")
     shown += "".join(help_of("train", "--family", family) for family in ("omniglot", "polynomial"))
     shown += help_of("train", "--method", "fine-tune", "--family", "omniglot")

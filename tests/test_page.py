@@ -1,22 +1,11 @@
 """The page of `mtnet serve` in a real browser."""
 
 import math
-import shutil
 
 import numpy as np
 import pytest
+from browser import FIVE_SHAPES, draw, open_page
 from serving import ANY, serving
-
-FIVE_SHAPES = {
-    "line": [[(0.1, 0.1), (0.9, 0.9)]],
-    "cross": [[(0.1, 0.5), (0.9, 0.5)], [(0.5, 0.1), (0.5, 0.9)]],
-    "vee": [[(0.1, 0.1), (0.5, 0.9), (0.9, 0.1)]],
-    "square": [[(0.15, 0.15), (0.85, 0.15), (0.85, 0.85), (0.15, 0.85), (0.15, 0.15)]],
-    "circle": [
-        [(0.5 + 0.4 * math.cos(t), 0.5 + 0.4 * math.sin(t)) for t in np.linspace(0, 6.3, 30)]
-    ],
-}
-BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -28,42 +17,8 @@ def server():
 
 @pytest.fixture
 def page(server):
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1180, "height": 900})
-        errors = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        requests = []
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(f"http://127.0.0.1:{server.port}/")
-        page.wait_for_selector("body[data-ready]")
+    with open_page(f"http://127.0.0.1:{server.port}/") as page:
         yield page
-        browser.close()
-    assert not errors
-    assert all(url.startswith((f"http://127.0.0.1:{server.port}/", "data:")) for url in requests)
-
-
-def draw(page, canvas, strokes, shift=0.0):
-    """Strokes in parts of the canvas; a shift moves every second corner."""
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    for stroke in strokes:
-        corners = [
-            (
-                box["x"] + box["width"] * (x + shift * (i % 2)),
-                box["y"] + box["height"] * (y - shift * ((i + 1) % 2)),
-            )
-            for i, (x, y) in enumerate(stroke)
-        ]
-        page.mouse.move(*corners[0])
-        page.mouse.down()
-        for corner in corners[1:]:
-            page.mouse.move(*corner, steps=2)
-        page.mouse.up()
 
 
 def test_five_shapes_are_drawn_and_one_is_recognised_when_it_is_drawn_again(page):

@@ -24,6 +24,7 @@ COMMANDS: dict[str, dict[str, str]] = {  # group -> command -> what it does
         "inspect": "Show what a task may change, or what it changed.",
         "classify": "Name characters or photographs from a few examples.",
         "serve": "Learn and predict over HTTP, with a page to draw on.",
+        "page": "Write that page as files that learn in the browser.",
         "export": "Write a trained network to one file.",
     },
     "research": {

@@ -9,55 +9,19 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from mtnet.errors import InputError
+from mtnet.export.graph import Graph
 from mtnet.export.network import ExportedNetwork, predictions
 from mtnet.export.onnx_table import encode_rows, random_columns
 from mtnet.plain.layers import Layer
 from mtnet.userdata.schema import encode_all
-from mtnet.version import __version__
 
-OPSETS = {"": 17, "ai.onnx.ml": 3}
-IR_VERSION = 8
 TOLERANCE = 1e-5
 """Largest difference from the network: of probabilities, or of numbers in standard deviations."""
 EXAMPLES = 64
 """Random inputs of the comparison."""
-
-
-class Graph:
-    """Nodes, constants, inputs and outputs of a graph that is being written."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-        self.inputs: list[Any] = []
-        self.outputs: list[Any] = []
-
-    def input(self, name: str, kind: Any, shape: list[Any]) -> str:
-        self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
-        return name
-
-    def output(self, name: str, kind: Any, shape: list[Any]) -> str:
-        taken = {value.name for value in (*self.inputs, *self.outputs)}
-        while name in taken:
-            name += "_"
-        self.outputs.append(helper.make_tensor_value_info(name, kind, shape))
-        return name
-
-    def constant(self, values: Any, dtype: Any = np.float32) -> str:
-        name = f"mtnet/constant{len(self.constants)}"
-        tensor = numpy_helper.from_array(np.asarray(values, dtype), name)
-        self.constants.append(tensor)
-        return name
-
-    def add(self, kind: str, *inputs: str, named: str | None = None, **attributes: Any) -> str:
-        """One more node; returns the name of its output."""
-        name = named or f"mtnet/value{len(self.nodes)}"
-        domain = "ai.onnx.ml" if kind in ("OneHotEncoder", "TreeEnsembleRegressor") else ""
-        self.nodes.append(helper.make_node(kind, list(inputs), [name], domain=domain, **attributes))
-        return name
 
 
 def checked_model(network: ExportedNetwork) -> Any:
@@ -105,15 +69,7 @@ def onnx_model(network: ExportedNetwork) -> Any:
         x = encode_rows(graph, network.schema)
     x = add_layers(graph, network.layers, x)
     add_outputs(graph, network, x)
-    proto = helper.make_graph(graph.nodes, "mtnet", graph.inputs, graph.outputs, graph.constants)
-    opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-    return helper.make_model(
-        proto,
-        opset_imports=opsets,
-        ir_version=IR_VERSION,
-        producer_name="mtnet",
-        producer_version=__version__,
-    )
+    return graph.model()
 
 
 def add_layers(graph: Graph, layers: list[Layer], x: str) -> str:

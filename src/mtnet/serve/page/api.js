@@ -1,38 +1,15 @@
-// Requests to the server, and where its errors are shown.
+// Requests to what learns (engine.js), where errors are shown, and elements of the page.
+
+import { call } from "./engine.js";
 
 const problem = document.getElementById("problem");
-const form = document.getElementById("token-form");
-let token = sessionStorage.getItem("mtnet-token") || "";
-
-form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  token = document.getElementById("token").value.trim();
-  sessionStorage.setItem("mtnet-token", token);
-  location.reload();
-});
 
 export function show(text) {
   problem.textContent = text;
   problem.hidden = !text;
 }
 
-export async function call(method, path, body) {
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  let response;
-  try {
-    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
-  } catch {
-    throw new Error("The server does not answer.");
-  }
-  if (response.status === 401) form.hidden = false;
-  if (!response.ok) {
-    const text = await response.json().catch(() => ({ detail: response.statusText }));
-    throw new Error(text.detail);
-  }
-  return response;
-}
-
+export { call };
 export const get = async (path) => (await call("GET", path)).json();
 export const post = async (path, body) => (await call("POST", path, body)).json();
 export const remove = (path) => call("DELETE", path).catch(() => {});

@@ -1,4 +1,4 @@
-// The tab of classes: examples are drawn, the server learns them, and a query is named.
+// The tab of classes: examples are drawn and learned, and a query is named.
 
 import { METHODS, bars, call, element, get, latest, post, remove } from "./api.js";
 import { Pad } from "./pad.js";
@@ -166,6 +166,7 @@ function showTask() {
   byId("losses").replaceChildren(steps ? lossPlot(task.losses)
     : element("p", { className: "note", textContent: "This method has no inner steps: it compares with class means." }));
   const cells = Object.entries(task.moved);
+  if (!byId("moved").children.length) byId("moved").textContent = "";
   const largest = Math.max(1e-9, ...cells.map(([, moved]) => moved));
   bars(byId("moved"), cells.map(([cell, moved]) => [cell, moved / largest, `${(100 * moved).toPrecision(3)} %`]));
   if (!cells.length) byId("moved").textContent = "No layer changes.";

@@ -98,7 +98,7 @@ export function start(all) {
   const steps = Math.max(0, ...networks.map((network) => network.steps));
   byId("step").max = byId("step").value = steps;
   byId("step-value").textContent = steps;
-  if (!networks.length) byId("curve-answer").textContent = "This server has no network for curves.";
+  if (!networks.length) byId("curve-answer").textContent = "There is no network for curves.";
   byId("step").addEventListener("input", draw);
   byId("play").addEventListener("click", play);
   byId("undo-point").addEventListener("click", () => { points.pop(); changed(); });

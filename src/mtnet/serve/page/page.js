@@ -1,4 +1,4 @@
-// The tabs, and what they need from the server.
+// The tabs, and the networks that they use.
 
 import { get, show } from "./api.js";
 import { start as startClasses } from "./classes.js";
