@@ -31,6 +31,7 @@ from mtnet.experiments.table3_settings import (
     FROM_PROTOTYPICAL,
     GRADIENT_METHODS,
     GRID,
+    MORE_PROTOTYPICAL,
     OMNIGLOT,
     PHOTOGRAPHS,
     PRETRAINED_5WAY,
@@ -184,7 +185,7 @@ PARTS = (
         common=OMNIGLOT
         | FROM_PRETRAINED
         | {"ways": 20, "alpha": 20.0, "iterations": 5_000, "meta_batch": 8},
-        own=CHARACTERS,
+        own=CHARACTERS | {"prototypical": MORE_PROTOTYPICAL},
         quick_iterations=300,
         paper={"ways": 20, "meta_batch": 16},
     ),

@@ -60,6 +60,12 @@ CHARACTERS: dict[str, dict[str, Any]] = {
     | {"alpha": 2.0, "meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
     "l-maml": FRESH | OMNIGLOT | {"alpha": 2.0, "meta_batch": 8, "iterations": 600},
 }
+MORE_PROTOTYPICAL: dict[str, Any] = CHARACTERS["prototypical"] | {
+    "init_from": "omniglot-any-prototypical",
+    "beta": 2e-4,
+    "iterations": 500,
+}
+"""For 20 ways: the network of 5 ways, which takes any number of classes, trained a little more."""
 CLASSIFIER = "nearest-neighbour"
 """The training of all classes at once; its network is `mini-imagenet-classifier`."""
 WARM: dict[str, Any] = {
