@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,6 +59,7 @@ def serve(
     token = os.environ.get(TOKEN) or None
     check_address(host, port, token, public)
     try:
+        import_module("uvicorn")  # before anything takes time
         from mtnet.serve import app, limits, networks as served, service as services
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
