@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import tyro
 from common import Contender
-from report import machine, target, write
+from report import finish, machine, target
 from rich.console import Console
 from timing import in_turns, milliseconds, ratio
 
@@ -96,12 +96,7 @@ def main(rounds: int = 7, quick: bool = False, out: Path | None = None) -> None:
     console = Console()
     for row in found["rows"]:
         console.print(f"{row['what']:36s} {row['ms']:10.3f} ms", highlight=False)
-    for t in found["targets"]:
-        console.print(t, highlight=False)
-    out = out or (None if quick else OUT)
-    if out:
-        write(found, out)
-        console.print(f"written to {out}")
+    finish(found, console, out, OUT, quick)
 
 
 if __name__ == "__main__":

@@ -129,6 +129,24 @@ def write(found: dict[str, Any], path: Path) -> None:
     path.write_text(json.dumps(found | {"commit": git_commit()}, indent=2) + "\n")
 
 
+def save(
+    found: dict[str, Any], console: Console, out: Path | None, default: Path, quick: bool
+) -> None:
+    """Write the results; those of a quick run only if a file is given."""
+    path = out or (None if quick else default)
+    if path:
+        write(found, path)
+        console.print(f"written to {path}")
+
+
+def finish(
+    found: dict[str, Any], console: Console, out: Path | None, default: Path, quick: bool
+) -> None:
+    """The end of a benchmark: every target and whether it is met, then `save`."""
+    show_targets(found["targets"], console)
+    save(found, console, out, default, quick)
+
+
 def show(found: dict[str, Any], console: Console) -> None:
     """The rows as a table, then every target and whether it is met."""
     table = Table(

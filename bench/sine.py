@@ -80,10 +80,7 @@ def main(rounds: int = 15, quick: bool = False, out: Path | None = None) -> None
         report.protocol(CHUNK, load) | {"rounds": rounds, "quick": quick},
     )
     report.show(found, console)
-    out = out or (None if quick else OUT)
-    if out:
-        report.write(found, out)
-        console.print(f"written to {out}")
+    report.save(found, console, out, OUT, quick)
 
 
 if __name__ == "__main__":

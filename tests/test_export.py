@@ -215,6 +215,8 @@ def test_the_command_writes_every_format(model, capsys):
         (["model", "a", "b", "--to", "json"], "unexpected argument 'b'"),
         (["model", "no/such/folder.json", "--to", "json"], "there is no folder"),
         (["model.csv", "--to", "json"], "cannot read"),
+        (["model", "--to", "jsn"], "no format called 'jsn'; did you mean json?"),
+        (["model", "--to", "pdf"], "there are: onnx, torch, safetensors, json, huggingface"),
     ],
 )
 def test_a_wrong_call_is_one_line(model, words, says, capsys):
@@ -245,6 +247,30 @@ def test_without_the_extra_one_line_says_what_to_install(model, monkeypatch, cap
     assert "pip install 'mtnet[onnx]'" in capsys.readouterr().err
 
 
-def test_the_documents_show_the_loader_that_is_tested():
+def snippet():
+    """The PyTorch code of docs/export.md."""
     page = (Path(__file__).parent.parent / "docs" / "export.md").read_text()
-    assert LOADER.removeprefix("```python\n") in page
+    (code,) = [c for c in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if "import torch" in c]
+    return code
+
+
+def test_the_documents_open_the_file_that_the_command_writes(model):
+    assert main(["export", "model", "--to", "torch"]) == 0
+    written = 'safe_open("model.torch.safetensors", "pt")'
+    assert snippet().replace("new_city", "model").count(written) == 1
+    assert Path("model.torch.safetensors").is_file()
+    loader = LOADER.removeprefix("```python\n").removesuffix("```\n")
+    assert snippet() == loader.replace("model.safetensors", "new_city.torch.safetensors")
+
+
+@pytest.mark.parametrize("name", ["numbers", "waves and trees", "classes", "images"])
+def test_the_snippet_of_the_documents_gives_the_network_in_pytorch(name, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
+    network = NETWORKS[name]()
+    monkeypatch.chdir(tmp_path)
+    write_torch(network, Path("new_city.torch.safetensors"))
+    names = {}
+    exec(snippet(), names)
+    _, x = random_inputs(network)
+    said = names["net"](torch.from_numpy(np.asarray(x, np.float32))).detach().numpy()
+    np.testing.assert_allclose(said, apply_layers(network.layers, x), rtol=1e-4, atol=1e-4)

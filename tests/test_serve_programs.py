@@ -82,6 +82,38 @@ def test_tasks_learned_together_are_those_learned_apart():
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("count", [3, 5])
+def test_images_of_tasks_that_share_a_network_are_learned_together(count):
+    """With numbers of images and classes that differ, in a program for the next number of tasks."""
+    config = configure(family="omniglot", filters=4, statistics="inductive", method="prototypical")
+    programs = programs_of(config, PICTURES["omniglot"])
+    rng = np.random.default_rng(0)
+    tasks = []
+    for i in range(count):
+        x = rng.integers(0, 256, (3 + i, 28, 28, 1)).astype(np.uint8)
+        ways = 2 + i % 2
+        tasks.append(TaskSupport(x, np.arange(3 + i, dtype=np.int32) % ways, tuple("abc"[:ways])))
+    together = programs.learn(tasks)
+    assert list(programs._compiled) == [("learn", 8, 4 if count == 3 else 8)]
+    for one, task in zip(together, tasks, strict=True):
+        apart = programs.learn([task])[0]
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(apart), strict=True):
+            if eqx.is_array(a):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "images"), [("prototypical", 9), ("maml", 3)], ids=["many images", "own kernels"]
+)
+def test_other_images_are_learned_one_task_after_the_other(method, images):
+    config = configure(family="omniglot", filters=4, statistics="inductive", method=method, ways=3)
+    programs = programs_of(config, PICTURES["omniglot"])
+    x = np.random.default_rng(0).integers(0, 256, (2, images, 28, 28, 1)).astype(np.uint8)
+    tasks = [TaskSupport(a, np.arange(images, dtype=np.int32) % 3, tuple("abc")) for a in x]
+    assert len(programs.learn(tasks)) == 2
+    assert list(programs._compiled) == [("learn", 8 if images == 3 else 32, 1)]
+
+
 def test_jobs_that_wait_are_run_together_and_an_error_reaches_those_who_asked():
     started, go_on, batches = threading.Event(), threading.Event(), []
 

@@ -14,6 +14,8 @@ from mtnet.files import cache_root
 FOLDER = "JAX_COMPILATION_CACHE_DIR"
 BOUND = 512 * 2**20
 """Bytes of all programs."""
+RUN_ONCE = {"xla_backend_optimization_level": 0}
+"""Options of `jax.jit` for a program that takes longer to compile than to run."""
 WORTH_KEEPING = 0.05
 """Seconds: a program that compiles faster is not kept."""
 

@@ -19,10 +19,9 @@ from mtnet.methods import METHODS
 from mtnet.plain.apply import apply_layers
 from mtnet.plain.batches import Support, batch_outputs
 from mtnet.plain.layers import plain_layers
+from mtnet.program_cache import RUN_ONCE
 from mtnet.storage.networks import TrainedNetwork, find_network
 
-RUN_ONCE = {"xla_backend_optimization_level": 0}
-"""The program runs once, so compiling it fast matters more than running it fast."""
 Logits = Callable[[Support, np.ndarray], np.ndarray]
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from mtnet.commands.common import console, warn
-from mtnet.commands.parse import NO_DEFAULT, OptionalPath, OptionalStr, run as run_command
-from mtnet.errors import InputError
+from mtnet.commands.parse import OptionalPath, OptionalStr, run as run_command
+from mtnet.errors import InputError, check_name
 from mtnet.evaluation.measure import history
 from mtnet.export.formats import WRITERS
 from mtnet.export.network import network_of
@@ -18,7 +18,9 @@ from mtnet.storage.networks import save_network
 from mtnet.storage.predictors import load_predictors
 from mtnet.storage.run_folder import load_best_member, open_run, read_metrics
 
-Format = Literal["onnx", "torch", "safetensors", "json", "huggingface"]
+Format = Annotated[
+    str | None, tyro.conf.arg(metavar=f"{{{','.join(WRITERS)}}}", help_behavior_hint="")
+]
 Source = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN|MODEL")]
 Target = Annotated[
     tuple[Path, ...],
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
 def export(
     source: Source,
     out: Target = (),
-    to: Annotated[Format | None, NO_DEFAULT] = None,
+    to: Format = None,
     task: OptionalStr = None,
     run: OptionalPath = None,
 ) -> None:
@@ -55,6 +57,7 @@ def export(
     if len(out) > 1:
         raise InputError(f"unexpected argument {str(out[1])!r}: give one file to write")
     if to is not None:
+        check_name("format", to, WRITERS)
         export_model(source, next(iter(out), None), to, task, run)
         return
     if not out or task is not None or run is not None:
@@ -76,7 +79,7 @@ def export_run(source: Path, path: Path) -> None:
 
 
 def export_model(
-    source: Path, out: Path | None, to: Format, task: str | None, run: Path | None
+    source: Path, out: Path | None, to: str, task: str | None, run: Path | None
 ) -> None:
     """An adapted network in another format."""
     if source.is_dir():

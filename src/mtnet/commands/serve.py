@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,6 +59,7 @@ def serve(
     token = os.environ.get(TOKEN) or None
     check_address(host, port, token, public)
     try:
+        import_module("uvicorn")  # before anything takes time
         from mtnet.serve import app, limits, networks as served, service as services
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -73,16 +75,16 @@ def serve(
         url = f"http://{address}:{listener.getsockname()[1]}"
         names = f"{len(found)} network{'s' * (len(found) != 1)}"
         console.print(f"Serving {names} at {url}", highlight=False, soft_wrap=True)
-        hosts = ("localhost", "127.0.0.1", "[::1]", host) if is_local(host) else ("*",)
-        run_server(app.build_app(service, token, hosts), listener, bounds.connections)
+        hosts = ("localhost", "127.0.0.1", "[::1]", address) if is_local(host) else ("*",)
+        run_server(app.build_app(service, token, hosts), listener)
 
 
-def run_server(app: Any, listener: socket.socket, connections: int) -> None:
+def run_server(app: Any, listener: socket.socket) -> None:
     """Answer requests until Ctrl-C."""
     import uvicorn
 
-    settings: dict[str, Any] = {"limit_concurrency": connections, "log_level": "warning"}
-    settings |= {"timeout_keep_alive": 10, "server_header": False, "ws": "none", "lifespan": "off"}
+    settings: dict[str, Any] = {"timeout_keep_alive": 10, "log_level": "warning"}
+    settings |= {"server_header": False, "ws": "none", "lifespan": "off"}
     try:
         uvicorn.Server(uvicorn.Config(app, **settings)).run(sockets=[listener])
     except KeyboardInterrupt:  # exit at once: Python cannot end a thread that compiles

@@ -1,6 +1,7 @@
 """A trained run on new tasks: the same tasks for every method, others for every seed."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from mtnet.config import Config, to_dict
 from mtnet.core.evaluate import draw_tasks, evaluate, over_seeds, summarise
 from mtnet.core.types import Episode, MetaParams
 from mtnet.methods import METHODS
+from mtnet.program_cache import RUN_ONCE
 from mtnet.tasks import FAMILIES
 
 TEST_STREAM = 2**31 - 1
@@ -78,7 +80,11 @@ def draw_test_tasks(config: Config, tasks: int) -> Iterator[tuple[int, Episode]]
         The number of tasks so far, and the next ones, stacked, as NumPy arrays.
     """
     data, keys = load_data(config, "test"), jax.random.split(task_key(config.seeds[0]), tasks)
-    draw = jax.jit(lambda keys, data: draw_tasks(build_family(config, data), keys))
+
+    @partial(jax.jit, compiler_options=RUN_ONCE)
+    def draw(keys: Array, data: Any) -> Episode:
+        return draw_tasks(build_family(config, data), keys)
+
     done = 0
     while done < tasks:
         some = keys[done : done + TASKS_AT_ONCE]

@@ -1,5 +1,6 @@
 """Held-out tasks of a user's data, drawn before and after adaptation."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from mtnet.build import build_learner
 from mtnet.config import Config
 from mtnet.core.losses import predict
 from mtnet.core.types import Batch, MetaParams
+from mtnet.program_cache import RUN_ONCE
 from mtnet.report.plots import COLOURS
 from mtnet.tasks.groups import Groups
 from mtnet.userdata.schema import Schema, add_inputs, decode
@@ -50,7 +52,7 @@ def draw_groups(
     learner = build_learner(config, config.members[0][1])
     key = jax.random.key(0)
 
-    @eqx.filter_jit
+    @partial(jax.jit, compiler_options=RUN_ONCE)
     def outputs(theta: Any, support: Batch, x: Any) -> Any:
         models = learner.trajectory(theta, support, key, config.inner.steps)
         return eqx.filter_vmap(lambda net: predict(net, x))(models)

@@ -1,19 +1,14 @@
 """The routes of the server: a thin layer over `Service`."""
 
-from collections.abc import Callable
 from importlib.resources import files
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Path as PathParameter, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from fastapi import FastAPI, HTTPException, Path as PathParameter, Response
+from fastapi.responses import HTMLResponse
 
-from mtnet.errors import InputError, printable
+from mtnet.serve.answers import info, predictions, support_of
 from mtnet.serve.docs_page import docs_page
-from mtnet.serve.examples import as_png, image_support, pixels_of, row_inputs, row_support
 from mtnet.serve.guards import Guard
-from mtnet.serve.limits import LIMITS
 from mtnet.serve.messages import (
     Examples,
     Network,
@@ -24,11 +19,9 @@ from mtnet.serve.messages import (
     Query,
     TaskInfo,
 )
-from mtnet.serve.networks import ServedNetwork
-from mtnet.serve.predictions import class_predictions, interval_half, number_predictions
+from mtnet.serve.problems import NO_TASK, add_problems
 from mtnet.serve.service import Service
 from mtnet.serve.tasks import Task
-from mtnet.userdata.new_tasks import Support
 from mtnet.version import __version__
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -56,26 +49,12 @@ def build_app(service: Service, token: str | None = None, hosts: tuple[str, ...]
         redoc_url=None,
         responses=PROBLEMS,
     )
-    app.exception_handler(InputError)(_input_error)
-    app.exception_handler(RequestValidationError)(_invalid)
+    add_problems(app)
     add_state(app, service)
     add_page(app)
     add_learning(app, service)
     add_tasks(app, service)
-    allowed = TrustedHostMiddleware(app, allowed_hosts=list(hosts), www_redirect=False)
-    return Guard(allowed, service.limits, token, service.metrics)
-
-
-async def _input_error(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": printable(str(error))}, 422)
-
-
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    """One line for the first of the problems."""
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return JSONResponse({"detail": printable(f"{place}: {first['msg']}")}, 422)
+    return Guard(app, service.limits, token, service.metrics, hosts)
 
 
 def add_state(app: FastAPI, service: Service) -> None:
@@ -136,7 +115,9 @@ def add_learning(app: FastAPI, service: Service) -> None:
     def create_task(new: NewTask) -> TaskInfo:
         """Learn a task from examples."""
         network = service.network(new.network)
-        return info(network, service.create(network, support_of(network, new)))
+        warnings: list[str] = []
+        support = support_of(network, new, warnings.append)
+        return info(network, service.create(network, support), warnings)
 
 
 def add_tasks(app: FastAPI, service: Service) -> None:
@@ -159,7 +140,9 @@ def add_tasks(app: FastAPI, service: Service) -> None:
         """Add examples to a task and learn it again from all of them."""
         task = find(id)
         network = service.networks[task.network]
-        return info(network, service.add(task, support_of(network, examples)))
+        warnings: list[str] = []
+        support = support_of(network, examples, warnings.append)
+        return info(network, service.add(task, support), warnings)
 
     @app.post(
         "/v1/tasks/{id}/predict",
@@ -195,60 +178,4 @@ def add_tasks(app: FastAPI, service: Service) -> None:
 
 
 def no_task() -> HTTPException:
-    return HTTPException(404, "there is no such task: it was deleted, or never made")
-
-
-def info(network: ServedNetwork, task: Task) -> TaskInfo:
-    return TaskInfo(
-        id=task.id,
-        network=network.name,
-        method=network.config.method,
-        labels=list(task.support.labels),
-        examples=len(task.support.y),
-        losses=task.losses,
-        accuracy=task.accuracy,
-        moved=task.moved,
-    )
-
-
-def support_of(network: ServedNetwork, examples: Examples) -> Support:
-    """The examples of a request."""
-    if network.is_table:
-        rows = only(network, "rows", examples.rows, examples.images)
-        return row_support(network, rows)
-    images = only(network, "images", examples.images, examples.rows)
-    return image_support(network, [(example.image, example.label) for example in images])
-
-
-def predictions(service: Service, network: ServedNetwork, task: Task, query: Query) -> Predictions:
-    """Predictions for the images or rows of a request."""
-    seen = None
-    if network.is_table:
-        x = row_inputs(network, only(network, "rows", query.rows, query.images))
-    else:
-        images = only(network, "images", query.images, query.rows)
-        x = pixels_of(network, images, LIMITS.query_images)
-        seen = [as_png(pixels) for pixels in x] if query.seen else None
-    named: Callable[..., Any]
-    if network.classifies:
-        if query.interval is not None:
-            interval_half(network, task, x, query.interval)  # raises
-        labels = network.labels(task.support)
-        named = lambda outputs: class_predictions(network, labels, outputs)  # noqa: E731
-    else:
-        half = None
-        if query.interval is not None:
-            own = service.outputs(task, task.support.x)
-            half = interval_half(network, task, own, query.interval)
-        named = lambda outputs: number_predictions(network, outputs, half)  # noqa: E731
-    if not query.steps:
-        return Predictions(predictions=named(service.outputs(task, x)), seen=seen)
-    by_step = [named(outputs) for outputs in service.outputs_by_step(task, x)]
-    return Predictions(predictions=by_step[-1], by_step=by_step, seen=seen)
-
-
-def only(network: ServedNetwork, name: str, wanted: Any, other: Any) -> Any:
-    """The field that the network reads; an InputError if it is missing, or the other is given."""
-    if wanted is None or other is not None:
-        raise InputError(f"{network.name} needs {name}, and nothing else")
-    return wanted
+    return HTTPException(404, NO_TASK)

@@ -18,7 +18,7 @@ from mtnet.userdata.new_tasks import Support, table_inputs, table_supports
 from mtnet.userdata.open_image import Upload
 from mtnet.userdata.pixels import read_pixels
 from mtnet.userdata.support_sets import check_two_classes, in_order, merge_supports
-from mtnet.userdata.text_tables import typed
+from mtnet.userdata.text_tables import Warn, typed
 
 Rows = Sequence[dict[str, Any]]
 ROWS = "rows"
@@ -29,7 +29,7 @@ def pixels_of(network: ServedNetwork, images: Sequence[str], most: int) -> np.nd
     if len(images) > most:
         raise InputError(f"{len(images)} images are too many: send at most {most}")
     uploads = [
-        Upload(f"image {i}", _decoded(text, i), LIMITS.pixels) for i, text in enumerate(images, 1)
+        Upload(f"images.{i}", _decoded(text, i), LIMITS.pixels) for i, text in enumerate(images)
     ]
     return read_pixels(uploads, network.inputs)
 
@@ -39,7 +39,7 @@ def _decoded(text: str, number: int) -> bytes:
     try:
         return base64.b64decode(text.rpartition(",")[2], validate=True)
     except (ValueError, binascii.Error):
-        raise InputError(f"image {number} is not base64 of a PNG or JPEG file") from None
+        raise InputError(f"images.{number}: not base64 of a PNG or JPEG file") from None
 
 
 def as_png(pixels: np.ndarray) -> str:
@@ -73,21 +73,22 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def row_support(network: ServedNetwork, rows: Rows) -> Support:
+def row_support(network: ServedNetwork, rows: Rows, warn: Warn) -> Support:
     """A support set from rows of a table; all rows are one task."""
     schema = schemas.from_plain(network.inputs["schema"])
     table = table_of(schema, rows, LIMITS.rows)
-    support = table_supports(schema, table, ROWS, _quiet)[0]
+    support = table_supports(schema, table, ROWS, warn)[0]
     return support._replace(x=support.x.astype(np.float32), y=_as_float32(support.y))
 
 
-def row_inputs(network: ServedNetwork, rows: Rows) -> np.ndarray:
+def row_inputs(network: ServedNetwork, rows: Rows, warn: Warn) -> np.ndarray:
     """The encoded inputs of rows to predict for."""
     schema = schemas.from_plain(network.inputs["schema"])
-    inputs = table_inputs(schema, table_of(schema, rows, LIMITS.query_rows), ROWS, _quiet)
+    inputs = table_inputs(schema, table_of(schema, rows, LIMITS.query_rows), ROWS, warn)
     if schema.missing == "refuse" and not inputs.complete.all():
-        row, names = int(np.argmin(inputs.complete)) + 1, ", ".join(c.name for c in schema.inputs)
-        raise InputError(f"row {row} needs a value for each of: {names}")
+        row = int(np.argmin(inputs.complete))
+        blank = (c.name for c in schema.inputs if inputs.table[c.name][row].as_py() is None)
+        raise InputError(f"{ROWS}, row {row + 1}, column {next(blank)!r}: the value is missing")
     return inputs.x.astype(np.float32)
 
 
@@ -109,7 +110,3 @@ def merged(network: ServedNetwork, old: Support | None, new: Support) -> Support
 
 def _as_float32(y: np.ndarray) -> np.ndarray:
     return y.astype(np.float32) if np.issubdtype(y.dtype, np.floating) else y
-
-
-def _quiet(text: str) -> None:
-    """Warnings of tables: levels that are new are encoded as zeros."""

@@ -1,12 +1,14 @@
-"""What every request passes before it is read: size, time, token; and what every answer carries."""
+"""What every request passes before it is read: host, token, size, time; and what answers carry."""
 
 import asyncio
 import hmac
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from mtnet.errors import printable
 from mtnet.serve.limits import Limits
 from mtnet.serve.metrics import Metrics
 
@@ -42,10 +44,19 @@ class Guard:
         limits: Bounds.
         token: Bearer token that requests need; None: none.
         metrics: Is told of every request.
+        hosts: Names of the server that requests may use; `*`: any.
     """
 
-    def __init__(self, app: App, limits: Limits, token: str | None, metrics: Metrics):
-        self.app, self.limits, self.metrics = app, limits, metrics
+    def __init__(
+        self,
+        app: App,
+        limits: Limits,
+        token: str | None,
+        metrics: Metrics,
+        hosts: tuple[str, ...] = ("*",),
+    ):
+        self.app, self.limits, self.metrics, self.hosts = app, limits, metrics, hosts
+        self.active = 0
         self.token = None if token is None else f"Bearer {token}".encode()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -61,6 +72,7 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *HEADERS]}
             await send(message)
 
+        self.active += 1
         try:
             await asyncio.wait_for(self._answer(scope, receive, answer), self.limits.seconds)
         except TooLarge:
@@ -73,11 +85,21 @@ class Guard:
                 text = f"not answered within {self.limits.seconds:g} seconds"
                 await problem(answer, 503, text, close=True)
         finally:
+            self.active -= 1
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.request(scope["method"], route, status, time.perf_counter() - began)
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
+        if self.active > self.limits.connections:
+            text = f"more than {self.limits.connections} requests at the same time: try again"
+            await problem(send, 503, text, close=True)
+            return
+        host = headers.get(b"host", b"").decode("latin-1")
+        if "*" not in self.hosts and host_name(host) not in self.hosts:
+            names = " or ".join(dict.fromkeys(self.hosts))
+            await problem(send, 400, f"this server is not called {host!r}: use {names}")
+            return
         if not self._allowed(scope["path"], headers.get(b"authorization", b"")):
             await problem(send, 401, "this server needs a token: Authorization: Bearer TOKEN")
             return
@@ -102,6 +124,11 @@ class Guard:
         return hmac.compare_digest(given, self.token)
 
 
+def host_name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    return re.sub(r":\d*$", "", host).lower()
+
+
 async def discard(receive: Receive, most: int) -> None:
     """Read the rest of a body, up to a bound: a sender who is cut off sees no answer."""
     while most > 0:
@@ -113,7 +140,7 @@ async def discard(receive: Receive, most: int) -> None:
 
 async def problem(send: Send, status: int, text: str, close: bool = False) -> None:
     """Answer with an error of one line."""
-    body = json.dumps({"detail": text}).encode()
+    body = json.dumps({"detail": printable(text)}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
     headers += [(b"connection", b"close")] if close else []

@@ -23,6 +23,9 @@ Cell = Annotated[
     Field(description="A value of a column; null or an empty text if it is missing."),
 ]
 Row = Annotated[dict[Name, Cell], Field(max_length=1000, description="Values by column.")]
+Warnings = Annotated[
+    list[str], Field(description="Sentences about the rows of this request; none: all is well.")
+]
 Rows = Annotated[list[Row], Field(min_length=1, max_length=LIMITS.rows)]
 
 
@@ -103,6 +106,7 @@ class TaskInfo(BaseModel):
     moved: Annotated[
         dict[str, float], Field(description="Change of each layer, relative to its size.")
     ]
+    warnings: Warnings = []
 
 
 class Prediction(BaseModel):
@@ -117,6 +121,7 @@ class Predictions(BaseModel):
     predictions: list[Prediction]
     by_step: list[list[Prediction]] | None = None
     seen: Annotated[list[str], Field(description="PNG files in base64.")] | None = None
+    warnings: Warnings = []
 
 
 class Problem(BaseModel):

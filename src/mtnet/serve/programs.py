@@ -31,8 +31,8 @@ ABSENT = -1e9
 """Output of a class that the task does not have."""
 IMAGE_SIZES, ROW_SIZES = (8, 32, LIMITS.images), (8, 32, 128, LIMITS.rows)
 IMAGE_QUERIES, ROW_QUERIES = (8, LIMITS.query_images), (64, LIMITS.query_rows)
-TOGETHER = 16
-"""Tasks that are adapted in one program, if there are so many at the same time."""
+ROW_TASKS, IMAGE_TASKS = (16,), (4, 8)
+"""Tasks that one program adapts to, if there are so many at the same time."""
 
 
 class Learned(NamedTuple):
@@ -54,7 +54,7 @@ class Programs:
         self.network = network
         self.sizes = ROW_SIZES if network.is_table else IMAGE_SIZES
         self.queries = ROW_QUERIES if network.is_table else IMAGE_QUERIES
-        self.together = TOGETHER if network.is_table else 1  # images: see convolve.py
+        self.tasks, self.shared = _tasks_of_a_program(network, self.sizes)
         self._compiled: dict[tuple[str, int, int], Any] = {}
         self._locks: dict[tuple[str, int, int], threading.Lock] = {}
         self._lock = threading.Lock()
@@ -65,13 +65,26 @@ class Programs:
             self._learn_program(size, 1)
         for size in self.queries[:1] if smallest else self.queries[1:]:
             self._answer_program(size)
-        if self.together > 1 and not smallest:
-            for size in self.sizes[:-1]:
-                self._learn_program(size, self.together)
+        for size in () if smallest else self.shared:
+            for count in self.tasks:
+                self._learn_program(size, count)
+
+    @property
+    def together(self) -> int:
+        """Most tasks that one program adapts to."""
+        return max(self.tasks, default=1)
 
     def learn(self, tasks: list[TaskSupport]) -> list[Learned]:
         """Adapt to tasks whose padded sizes are equal; one result per task, as NumPy arrays."""
-        size, count = self.padded(len(tasks[0].x)), 1 if len(tasks) == 1 else self.together
+        size = self.padded(len(tasks[0].x))
+        if len(tasks) == 1:
+            return self._learn_padded(tasks, size, 1)
+        if size not in self.shared:
+            return [learned for task in tasks for learned in self._learn_padded([task], size, 1)]
+        return self._learn_padded(tasks, size, next(n for n in self.tasks if n >= len(tasks)))
+
+    def _learn_padded(self, tasks: list[TaskSupport], size: int, count: int) -> list[Learned]:
+        """With a program for `count` tasks of `size` examples."""
         filled = tasks + tasks[-1:] * (count - len(tasks))
         ways = np.array([len(task.labels) for task in filled], np.int32)
         program = self._learn_program(size, count)
@@ -128,6 +141,19 @@ class Programs:
 
     def _answer(self, net: Any, x: Array) -> Array:
         return predict(net, _floats(x))
+
+
+def _tasks_of_a_program(
+    network: ServedNetwork, sizes: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Numbers of tasks that one program adapts to, and the sizes for which that is faster.
+
+    Images of methods that compare features pass the same network, in one batch if they are few.
+    Gradient methods give every task kernels of its own, which run one by one (nets/convolve.py).
+    """
+    if network.is_table:
+        return ROW_TASKS, sizes[:-1]
+    return (IMAGE_TASKS, sizes[:1]) if METHODS[network.config.method].embeds else ((), ())
 
 
 def _learn(network: ServedNetwork, theta: MetaParams, support: Batch, ways: Array) -> Learned:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Key
 
 from mtnet.core.adapt import adapt_and_predict
 from mtnet.core.conformal import Calibration, calibrate
+from mtnet.core.padding import padded_size
 from mtnet.core.types import Batch, Learner
 from mtnet.tasks.groups import Groups
 
@@ -114,8 +115,9 @@ def residuals_by_size(
     """
     rows = jax.tree.map(np.asarray, rows)
     found = {}
-    for size in support_sizes(rows.count, shots):
-        padded = max(8, 1 << (size - 1).bit_length())  # few sizes, so that few are compiled
+    sizes = support_sizes(rows.count, shots)
+    padded = padded_size(max(sizes, default=0))  # of all, so that one program is compiled
+    for size in sizes:
         tasks = draw_held_out(rows, size, padded, seed, clusters)
         x = np.concatenate([tasks.query.x, tasks.support.x], axis=1)
         y = np.concatenate([tasks.query.y, tasks.support.y], axis=1)

@@ -1,5 +1,7 @@
 """Tables of new tasks: rows to adapt to, and rows to predict for."""
 
+import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +10,7 @@ import pyarrow as pa
 
 from mtnet.errors import InputError
 from mtnet.userdata.schema import (
+    Column,
     Schema,
     encode,
     encode_all,
@@ -59,7 +62,7 @@ def table_supports(schema: Schema, table: pa.Table, path: Path | str, warn: Warn
         warn: Is told of rows that are skipped and of levels that are new.
     """
     source = str(path)
-    columns = {c.name: read_column(table, c.name, path) for c in (*schema.inputs, schema.target)}
+    columns = read_columns(schema, (*schema.inputs, schema.target), table, path)
     target = columns[schema.target.name]
     tasks = read_tasks(schema, table, path)
     rows = np.flatnonzero(is_present(target))
@@ -96,9 +99,29 @@ def read_inputs(schema: Schema, path: Path, warn: Warn) -> Inputs:
 
 def table_inputs(schema: Schema, table: pa.Table, path: Path | str, warn: Warn) -> Inputs:
     """Rows, and their inputs encoded for a model."""
-    columns = {c.name: read_column(table, c.name, path) for c in schema.inputs}
+    columns = read_columns(schema, schema.inputs, table, path)
     x = _encoded(schema, columns, str(path), warn)
     return Inputs(table, x, has_all(schema, columns), read_tasks(schema, table, path))
+
+
+def read_columns(
+    schema: Schema, needed: Sequence[Column], table: pa.Table, path: Path | str
+) -> dict[str, np.ndarray]:
+    """Columns by name; an InputError if one is missing, or has another name in the table."""
+    names, found = [c.name for c in needed], table.column_names
+    known = {schema.task, schema.target.name, *(c.name for c in schema.inputs)}
+    unknown = {name.lower(): name for name in found if name not in known}
+    for name in names:
+        if name in found:
+            continue
+        close = difflib.get_close_matches(name.lower(), unknown, n=1)
+        if close:
+            raise InputError(
+                f"{path}: unknown column {unknown[close[0]]!r}; did you mean {name!r}?"
+            )
+        others = f"; it has: {', '.join(found)}" if found else ""
+        raise InputError(f"{path} has no column {name!r}, which the network needs{others}")
+    return {name: read_column(table, name, path) for name in names}
 
 
 def read_tasks(schema: Schema, table: pa.Table, path: Path | str) -> list[str] | None:
