@@ -109,7 +109,7 @@ PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     CLASSIFIER: WARM
     | PRETRAINING
     | FRESH
-    | {"iterations": 8_000, "log_every": 50, "validate_every": 500},
+    | {"iterations": 8_000, "log_every": 50, "validate_every": 500, "alpha": 0.05, "steps": 1},
     "meta-lstm": FRESH | {"meta_batch": 1, "iterations": 80, "validate_every": 40},
     "l-maml": {"iterations": 60, "validate_every": 30},
 }
