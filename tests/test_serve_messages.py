@@ -216,6 +216,12 @@ def test_other_refusals_are_json_too(app, method, path, headers, status, words):
     assert words in answer["detail"]
 
 
+def test_a_body_without_a_length_that_is_too_large_is_told_so(app):
+    body = json.dumps({"network": "a" * 8_000_000}).encode()
+    status, answer = call(app, "POST", "/v1/tasks", body)
+    assert (status, answer["detail"]) == (413, "the body has more than 8000000 bytes: send less")
+
+
 def test_the_port_and_capitals_of_a_host_do_not_matter(app):
     assert call(app, "GET", "/healthz", headers={"host": "LocalHost:8000"})[0] == 200
 
@@ -248,6 +254,14 @@ def test_levels_of_no_training_group_are_warned_about(app, task):
     assert (len(found["predictions"]), found["warnings"]) == (1, words)
     known = call(app, "POST", f"{path}/predict", {"rows": [{"station": "roof"}]})[1]
     assert known["warnings"] == []
+
+
+def test_columns_that_are_not_used_are_warned_about(app, task):
+    rows = [ROW | {"colour": "red"}, ROW]
+    _, learned = call(app, "POST", "/v1/tasks", {"network": "table", "rows": rows})
+    assert learned["warnings"] == ["column 'colour' is not used"]
+    _, found = call(app, "POST", f"/v1/tasks/{task['id']}/predict", {"rows": [ROW]})
+    assert found["warnings"] == []
 
 
 def test_rows_without_a_target_are_warned_about(app):

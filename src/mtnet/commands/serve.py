@@ -45,7 +45,7 @@ def serve(
     token.
 
     Args:
-        host: Address to listen on; other machines can reach 0.0.0.0.
+        host: Address to listen on; 0.0.0.0 accepts other machines.
         port: Port to listen on; 0: any that is free.
         networks: Pretrained networks to serve. Default: all.
         model: Run folders, or files of mtnet export, to serve besides the pretrained networks.

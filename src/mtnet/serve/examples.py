@@ -57,11 +57,15 @@ def image_support(network: ServedNetwork, images: Sequence[tuple[str, str]]) -> 
     return Support(None, pixels, y, labels)
 
 
-def table_of(schema: schemas.Schema, rows: Rows, most: int) -> pa.Table:
+def table_of(schema: schemas.Schema, rows: Rows, most: int, warn: Warn) -> pa.Table:
     """Rows of one task as a table; values are read as those of a CSV file are."""
     if len(rows) > most:
         raise InputError(f"{len(rows)} rows are too many: send at most {most}")
     names = [n for n in dict.fromkeys(name for row in rows for name in row) if n != schema.task]
+    used = {column.name for column in (*schema.inputs, schema.target)}
+    for name in names:
+        if name not in used:
+            warn(f"column {name!r} is not used")
     texts = [[_text(row.get(name)) for row in rows] for name in names]
     columns = [typed(pa.chunked_array([t], pa.string()), schema.na, False) for t in texts]
     return pa.table(columns, names=names)
@@ -76,7 +80,7 @@ def _text(value: Any) -> str | None:
 def row_support(network: ServedNetwork, rows: Rows, warn: Warn) -> Support:
     """A support set from rows of a table; all rows are one task."""
     schema = schemas.from_plain(network.inputs["schema"])
-    table = table_of(schema, rows, LIMITS.rows)
+    table = table_of(schema, rows, LIMITS.rows, warn)
     support = table_supports(schema, table, ROWS, warn)[0]
     return support._replace(x=support.x.astype(np.float32), y=_as_float32(support.y))
 
@@ -84,7 +88,7 @@ def row_support(network: ServedNetwork, rows: Rows, warn: Warn) -> Support:
 def row_inputs(network: ServedNetwork, rows: Rows, warn: Warn) -> np.ndarray:
     """The encoded inputs of rows to predict for."""
     schema = schemas.from_plain(network.inputs["schema"])
-    inputs = table_inputs(schema, table_of(schema, rows, LIMITS.query_rows), ROWS, warn)
+    inputs = table_inputs(schema, table_of(schema, rows, LIMITS.query_rows, warn), ROWS, warn)
     if schema.missing == "refuse" and not inputs.complete.all():
         row = int(np.argmin(inputs.complete))
         blank = (c.name for c in schema.inputs if inputs.table[c.name][row].as_py() is None)

@@ -33,7 +33,7 @@ HEADERS = [
 
 
 class TooLarge(Exception):
-    """The body has more bytes than a request may have."""
+    """The body has more bytes than a request may have; the text is the answer."""
 
 
 class Guard:
@@ -75,11 +75,10 @@ class Guard:
         self.active += 1
         try:
             await asyncio.wait_for(self._answer(scope, receive, answer), self.limits.seconds)
-        except TooLarge:
+        except TooLarge as error:
             if not status:
                 await discard(receive, DISCARD)
-                text = f"the body has more than {self.limits.body} bytes: send less"
-                await problem(answer, 413, text, close=True)
+                await problem(answer, 413, str(error), close=True)
         except TimeoutError:
             if not status:
                 text = f"not answered within {self.limits.seconds:g} seconds"
@@ -104,8 +103,9 @@ class Guard:
             await problem(send, 401, "this server needs a token: Authorization: Bearer TOKEN")
             return
         length = headers.get(b"content-length", b"0")
+        too_large = TooLarge(f"the body has more than {self.limits.body} bytes: send less")
         if not length.isdigit() or int(length) > self.limits.body:
-            raise TooLarge
+            raise too_large
         size = 0
 
         async def bounded() -> Message:
@@ -113,7 +113,7 @@ class Guard:
             message = await receive()
             size += len(message.get("body", b""))
             if size > self.limits.body:
-                raise TooLarge
+                raise too_large
             return message
 
         await self.app(scope, bounded, send)

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from mtnet.errors import InputError, printable, suggest
+from mtnet.serve.guards import TooLarge
 from mtnet.serve.messages import Body, ImageExample
 
 NO_TASK = "there is no such task: it was deleted, or never made"
@@ -53,6 +54,8 @@ async def _failed(request: Request, error: Exception) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, text = request.url.path, str(error.detail)
+    if isinstance(error.__cause__, TooLarge):  # found while the body was read
+        return problem_answer(413, str(error.__cause__), {"connection": "close"})
     if error.status_code == 404 and text == "Not Found":
         text = f"there is nothing at {path}: /docs lists what there is"
     elif error.status_code == 405:

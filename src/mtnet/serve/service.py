@@ -109,8 +109,8 @@ class Service:
         self.metrics.adapted(network.name, time.perf_counter() - began)
         if not np.isfinite(learned.losses).all():
             raise InputError(
-                "adapting to the examples diverged (weights are not finite): check for extreme "
-                "values"
+                "adapting to the examples diverged (weights are not finite): add examples, or "
+                "check for extreme values"
             )
         return learned
 

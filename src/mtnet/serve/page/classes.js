@@ -145,9 +145,10 @@ async function learn() {
   byId("download").disabled = true;
   const [fewest] = network ? network.ways : [FEWEST];
   if (labels.size < fewest) {
-    byId("answer").textContent = `Draw an example of ${fewest} classes; there are ${labels.size}.`;
+    byId("answer").textContent = `Draw at least one example of ${fewest} classes; so far: ${labels.size}.`;
     return false;
   }
+  if (!old) byId("answer").textContent = "Learning…";
   try {
     task = await post("/v1/tasks", { network: network.name, images });
   } catch (error) {
@@ -179,6 +180,7 @@ function showAnswers(found, drawn) {
     const { label, probabilities } = found.predictions[0];
     byId("answer").textContent = `${label}, ${percent(probabilities[label])}`;
     byId("answer").dataset.label = label;
+    byId("truth").value = label;
     bars(byId("bars"), Object.entries(probabilities).map(([name, p]) => [name, p, percent(p)]));
     byId("seen-image").src = `data:image/png;base64,${found.seen[0]}`;
   } else bars(byId("bars"), []);

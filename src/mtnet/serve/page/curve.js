@@ -6,6 +6,7 @@ import { Plane, lossPlot } from "./plots.js";
 const byId = (id) => document.getElementById(id);
 const GRID = Array.from({ length: 101 }, (_, i) => -5 + i / 10);
 const MOST = 100;
+const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 
 let points = [];
 let fits = []; // one per network: { network, plane, losses, curves, about }
@@ -28,6 +29,7 @@ const update = latest(async (again) => {
     draw();
     return;
   }
+  if (!fits.some((fit) => fit.curves.length)) byId("curve-answer").textContent = "Learning…";
   const results = await Promise.allSettled(fits.map(learn));
   results.forEach(({ reason }, i) => {
     fits[i].problem = reason?.message;
@@ -57,7 +59,7 @@ function draw() {
     fit.plots.replaceChildren(...(fit.curves.length ? [lossPlot(fit.losses)] : []));
     if (fit.problem && points.length) words.push(`${fit.title}: ${fit.problem}`);
     if (!fit.curves.length) continue;
-    words.push(`${fit.title}: loss ${fit.losses[at].toPrecision(3)} on ${points.length} points after ${at} steps`);
+    words.push(`${fit.title}: loss ${fit.losses[at].toPrecision(3)} on ${count(points.length, "point")} after ${count(at, "step")}`);
   }
   byId("curve-answer").textContent = words.join("; ");
 }

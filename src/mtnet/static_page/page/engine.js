@@ -63,7 +63,7 @@ async function learn(network, { images, rows }) {
   const { losses, outputs, moved } = await ask("learn", { task: id, graph: network.learn, shape: network.shape, x, y });
   if (!losses.every(Number.isFinite)) {
     await forget(id);
-    throw new Error("adapting to the examples diverged (weights are not finite): check for extreme values");
+    throw new Error("adapting to the examples diverged (weights are not finite): add examples, or check for extreme values");
   }
   tasks.set(id, { id, network, labels });
   return {
