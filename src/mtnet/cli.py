@@ -24,8 +24,8 @@ COMMANDS: dict[str, dict[str, str]] = {  # group -> command -> what it does
         "inspect": "Show what a task may change, or what it changed.",
         "classify": "Name characters or photographs from a few examples.",
         "serve": "Learn and predict over HTTP, with a page to draw on.",
-        "page": "Write the page as files for any web server; it learns in the browser.",
-        "export": "Write a model for other programs, or a trained network to one file.",
+        "page": "Write the page as files for a web server; it learns in the browser.",
+        "export": "Write a model for other programs, or a network to a file.",
     },
     "research": {
         "train": "Meta-train any method on any family of tasks.",
