@@ -14,6 +14,7 @@ import mtnet
 from mtnet import commands
 from mtnet.cli import COMMANDS, main
 from mtnet.commands.flags import used_settings
+from mtnet.commands.reproduce import command_to_repeat
 from mtnet.config import NAMES as SETTINGS
 from mtnet.evaluation.compare import paired
 from mtnet.experiments import EXPERIMENTS, run as experiments
@@ -242,6 +243,20 @@ def test_reproducing_one_method_keeps_the_rows_of_the_others(tmp_path, monkeypat
     )
     fewer, _ = reproduce(dataclasses.replace(plan, tasks=10))
     assert {r["method"] for r in fewer["rows"]} == {one}  # another protocol: nothing is kept
+
+
+def test_the_command_of_results_names_no_folder():
+    words = [
+        "reproduce",
+        "table1",
+        "--runs",
+        "/a b",
+        "--results=/c",
+        "--methods",
+        "mt-net, T = c S",
+    ]
+    assert command_to_repeat(words) == "mtnet reproduce table1 --methods 'mt-net, T = c S'"
+    assert command_to_repeat(words[:2]) == "mtnet reproduce table1"
 
 
 def test_calls_at_the_same_time_keep_the_rows_of_each_other(tmp_path, monkeypatch):

@@ -19,6 +19,8 @@ from mtnet.experiments.run import Plan, reproduce as run_experiment
 from mtnet.files import write_atomically
 from mtnet.report.tables import grid
 
+PLACES = ("--runs", "--results")
+
 
 def main(arguments: Sequence[str]) -> None:
     run_command(reproduce, "reproduce", arguments)
@@ -59,7 +61,7 @@ def reproduce(
     cluster = choose_cluster(ray, ray_cpus, ray_gpus, jobs)
     plan = Plan(
         EXPERIMENTS[experiment],
-        command=shlex.join(["mtnet", *sys.argv[1:]]),
+        command=command_to_repeat(sys.argv[1:]),
         quick=quick,
         seeds=seeds,
         tasks=tasks,
@@ -80,6 +82,17 @@ def reproduce(
     page = plan.path.with_suffix(".html")
     write_atomically(page, report(plan.experiment, measured, trained).encode())
     console.print(f"Wrote {plan.path} and {page}", highlight=False)
+
+
+def command_to_repeat(arguments: Sequence[str]) -> str:
+    """The command without the folders it writes to, which are those of one machine."""
+    kept: list[str] = []
+    after_place = False
+    for argument in arguments:
+        if not after_place and argument.partition("=")[0] not in PLACES:
+            kept.append(argument)
+        after_place = argument in PLACES
+    return shlex.join(["mtnet", *kept])
 
 
 def print_results(results: dict[str, Any]) -> None:
