@@ -41,6 +41,25 @@ def open_page(address):
     assert all(url.startswith((address, "data:")) for url in requests)
 
 
+def draw_shapes(page, timeout):
+    """Draw five shapes, wait until they are learned, and draw two of them again as queries."""
+    from playwright.sync_api import expect
+
+    names = page.locator("#cards input[type=text]")
+    for i, (name, strokes) in enumerate(FIVE_SHAPES.items()):
+        names.nth(i).fill(name)
+        draw(page, page.locator("#cards canvas").nth(i), strokes)
+    learned = "Learned 5 examples. Draw a query."
+    expect(page.locator("#answer")).to_have_text(learned, timeout=timeout)
+    expect(page.locator("#examples-after")).to_have_text("100 %")
+    for name in ("vee", "square"):
+        page.locator("#query button", has_text="Clear").click()
+        expect(page.locator("#seen")).to_be_hidden()  # what is below the canvas may move it
+        draw(page, page.locator("#query canvas"), FIVE_SHAPES[name], 0.05)
+        expect(page.locator("#answer")).to_have_attribute("data-label", name, timeout=timeout)
+    expect(page.locator("#seen-image")).to_be_visible()
+
+
 def draw(page, canvas, strokes, shift=0.0):
     """Strokes in parts of the canvas; a shift moves every second corner."""
     canvas.scroll_into_view_if_needed()

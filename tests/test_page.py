@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from browser import FIVE_SHAPES, draw, open_page
+from browser import draw_shapes, open_page
 from serving import ANY, serving
 
 
@@ -24,18 +24,7 @@ def page(server):
 def test_five_shapes_are_drawn_and_one_is_recognised_when_it_is_drawn_again(page):
     from playwright.sync_api import expect
 
-    names = page.locator("#cards input[type=text]")
-    for i, (name, strokes) in enumerate(FIVE_SHAPES.items()):
-        names.nth(i).fill(name)
-        draw(page, page.locator("#cards canvas").nth(i), strokes)
-    expect(page.locator("#answer")).to_have_text("Learned 5 examples. Draw a query.", timeout=90000)
-    expect(page.locator("#examples-after")).to_have_text("100 %")
-    for name in ("vee", "square"):
-        page.locator("#query button", has_text="Clear").click()
-        expect(page.locator("#seen")).to_be_hidden()  # what is below the canvas may move it
-        draw(page, page.locator("#query canvas"), FIVE_SHAPES[name], 0.05)
-        expect(page.locator("#answer")).to_have_attribute("data-label", name, timeout=90000)
-    expect(page.locator("#seen-image")).to_be_visible()
+    draw_shapes(page, timeout=90000)
     expect(page.locator("#truth")).to_have_value("square")
     page.locator("#add-test").click()
     expect(page.locator("#tests-after")).to_have_text("1 of 1", timeout=90000)

