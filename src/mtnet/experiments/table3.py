@@ -7,8 +7,8 @@
     ... [--methods mt-net prototypical] [--budget 60m] [--quick]
 
 On one core, shared with other work, a gradient method took 31 to 63 minutes for Omniglot 5-way, 19
-to 25 for 20-way and 21 to 26 for mini-ImageNet (the MT-net's 40 000 iterations about two hours); the
-other methods took up to two hours.
+to 25 for 20-way and 21 to 26 for mini-ImageNet (the MT-net's 40 000 iterations about two hours);
+the other methods took up to two hours.
 
 Published: MT-net 99.5, 96.2 and 51.70 after 40 000 to 60 000 iterations of 32, 16 and 4 tasks from
 random weights. Here beta decays to zero as a cosine. For Omniglot 5-way the gradient methods start
