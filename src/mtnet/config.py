@@ -76,12 +76,15 @@ class NetConfig:
 
     init_from: str = ""
     """Start from the body of a run, a network file or a pretrained network; the head is drawn."""
+    body_scale: float = 1.0
+    """Multiply the weights of that body. Norms cancel the factor, but an inner step moves the
+    body less: by 1 / body_scale^2, relative to its size."""
 
     def __post_init__(self) -> None:
         _check_counts(self, "width", "depth", "filters")
         if self.depth > DEEPEST:
             raise InputError(f"depth must be at most {DEEPEST}; it is {self.depth}")
-        _check_positive(self, "W_sd", "head_sd")
+        _check_positive(self, "W_sd", "head_sd", "body_scale")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mtnet.methods import METHODS
 from mtnet.tasks import FAMILIES
 
 MASKS = ("relaxation", "temperature", "draw", "at_test", "zeta_mean", "zeta_sd")
-IMAGE_NETS = ("filters", "pool", "head_sd")
+IMAGE_NETS = ("filters", "pool", "head_sd", "body_scale")
 CURVE_NETS = ("width", "depth", "W_sd")
 TITLES = {"tasks": "task", "net": "network", "outer": "meta-training", "inner": "adaptation"}
 

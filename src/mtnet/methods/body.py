@@ -32,6 +32,16 @@ def take_body(theta: MetaParams, head: str) -> Body:
     return Body({cell: w for cell, w in W.items() if cell != head}, rest)
 
 
+def scale_body(body: Body, factor: float) -> Body:
+    """The body with its weights multiplied.
+
+    A norm after each layer cancels the factor (epsilon apart), so that the outputs stay. The
+    gradient becomes `factor` times smaller and the weights larger: one step size can serve a head
+    that must move far and a body that must not.
+    """
+    return body._replace(W={cell: tuple(factor * w for w in W) for cell, W in body.W.items()})
+
+
 def put_body(theta: MetaParams, body: Body) -> MetaParams:
     """theta with the weights of a body; T, zeta, alpha and the head stay as they are."""
     W, rest = _parts(theta)

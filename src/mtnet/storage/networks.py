@@ -11,7 +11,7 @@ from mtnet.config import Config, to_dict
 from mtnet.core.types import Batch, Learner, MetaParams
 from mtnet.errors import InputError
 from mtnet.files import fill_tree, leaves_by_name, write_arrays
-from mtnet.methods.body import Body, take_body
+from mtnet.methods.body import Body, scale_body, take_body
 from mtnet.nets.spec import NetSpec
 from mtnet.storage.pretrained import find_file, not_its_network, read_network_file
 from mtnet.storage.run_folder import load_best_member, open_run
@@ -74,7 +74,7 @@ def load_body(config: Config) -> Body | None:
         raise InputError(
             f"init_from: {name} is {_described(theirs)}; this network is {_described(mine)}"
         )
-    return take_body(source.theta, mine.head)
+    return scale_body(take_body(source.theta, mine.head), config.net.body_scale)
 
 
 def _described(spec: NetSpec) -> str:
