@@ -62,10 +62,9 @@ CHARACTERS: dict[str, dict[str, Any]] = {
 }
 MORE_PROTOTYPICAL: dict[str, Any] = CHARACTERS["prototypical"] | {
     "init_from": "omniglot-any-prototypical",
-    "beta": 2e-4,
-    "iterations": 500,
+    "iterations": 8_000,
 }
-"""For 20 ways: the network of 5 ways, which takes any number of classes, trained a little more."""
+"""For 20 ways: the network of 5 ways, which takes any number of classes, trained further."""
 CLASSIFIER = "nearest-neighbour"
 """The training of all classes at once; its network is `mini-imagenet-classifier`."""
 WARM: dict[str, Any] = {
