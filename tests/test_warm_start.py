@@ -2,18 +2,19 @@
 
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_close, shaken
 
-from mtnet import InputError
+from mtnet import Batch, InputError, predict
 from mtnet.build import build_learner, init_members
 from mtnet.config import configure
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.run import Plan
-from mtnet.methods.body import put_body, take_body
+from mtnet.methods.body import put_body, scale_body, take_body
 from mtnet.storage.networks import load_body, save_network
 from mtnet.tasks.episodes import image_episodes, vary
 
@@ -69,6 +70,27 @@ def test_training_starts_from_a_file(tmp_path):
         assert_close(features("mt-net", mine), theta.net)
     heads = state.theta.W["head"][0]
     assert not np.array_equal(heads[0], heads[1])
+
+
+@pytest.mark.parametrize("method", ["maml", "mt-net", "meta-sgd"])
+def test_a_scaled_body_computes_the_same_and_moves_less(method):
+    """Relative to its size, one inner step moves it by 1 / factor^2; norms cancel the factor."""
+    factor = 7.0
+    learner = build_learner(configure(method=method, alpha=1e-4, **SETTINGS))
+    theta = learner.init(KEY)
+    body = take_body(theta, "head")
+    support = Batch(jax.random.normal(KEY, (6, 1, 28, 28)), jnp.arange(6) % 3)
+
+    def outputs_and_move(theta):
+        models = learner.trajectory(theta, support, KEY, 1)
+        first = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, models)
+        W0, W1 = models.convolutions[2].weight
+        return predict(first, support.x), jnp.linalg.norm(W1 - W0) / jnp.linalg.norm(W0)
+
+    y, move = outputs_and_move(theta)
+    scaled_y, scaled_move = outputs_and_move(put_body(theta, scale_body(body, factor)))
+    np.testing.assert_allclose(scaled_y, y, rtol=0.05, atol=0.05)
+    np.testing.assert_allclose(scaled_move * factor**2, move, rtol=0.1)
 
 
 def test_another_network_is_refused(tmp_path):

@@ -28,7 +28,6 @@ from mtnet.config import Config, configure
 from mtnet.experiments.table3_notes import describe
 from mtnet.experiments.table3_settings import (
     CHARACTERS,
-    FROM_PRETRAINED,
     FROM_PROTOTYPICAL,
     GRADIENT_METHODS,
     GRID,
@@ -36,6 +35,7 @@ from mtnet.experiments.table3_settings import (
     OMNIGLOT,
     PHOTOGRAPHS,
     PRETRAINED_5WAY,
+    PRETRAINED_20WAY,
     PROTOCOL,
     PUBLISHED,
     STEPS,
@@ -181,11 +181,9 @@ PARTS = (
         "omniglot-20way",
         "characters, 20 classes, one drawing per class",
         "omniglot",
-        steps=1,
+        steps=5,
         column=1,
-        common=OMNIGLOT
-        | FROM_PRETRAINED
-        | {"ways": 20, "alpha": 20.0, "iterations": 5_000, "meta_batch": 8},
+        common=OMNIGLOT | PRETRAINED_20WAY,
         own=CHARACTERS | {"prototypical": MORE_PROTOTYPICAL},
         quick_iterations=300,
         paper={"ways": 20, "meta_batch": 16},

@@ -17,22 +17,36 @@ PUBLISHED: dict[str, tuple[str | None, str | None, str | None]] = {
     "mt-net": ("99.5 ± 0.3", "96.2 ± 0.4", "51.70 ± 1.84"),
 }
 GRADIENT_METHODS = ("maml", "meta-sgd", "t-net", "mt-net")
-FRESH: dict[str, Any] = {"init_from": "", "head_sd": None, "zeta_mean": 0.0}
+FRESH: dict[str, Any] = {"init_from": "", "body_scale": 1.0, "head_sd": None, "zeta_mean": 0.0}
 """From random weights."""
 OMNIGLOT: dict[str, Any] = {"head_sd": 0.1, "beta": 2e-3, "schedule": "cosine"}
 FROM_PRETRAINED: dict[str, Any] = {
-    "init_from": "omniglot-any-prototypical",
     "head_sd": 0.001,
     "zeta_mean": 6.0,
+    "body_scale": 5.0,
+    "steps": 5,
     "beta": 1e-3,
 }
-"""Gradient methods that start from a network that compares characters.
+"""Gradient methods that start from a network that compares features.
 
-The head starts near zero, so that the first step does not move the body at random. That step makes
-each row of the head from the features of its class, divided by the number of classes; alpha, equal
-to that number, makes up for it. Nearly all rows move, so that the masks do not hide classes while
-zeta is learned."""
-PRETRAINED_5WAY: dict[str, Any] = FROM_PRETRAINED | {"alpha": 5.0, "iterations": 5_000}
+The head starts near zero, so that the first step does not move the body at random. The features
+have a large common mean, which bounds the step size: several steps of a small alpha, which is
+proportional to the number of classes, learn a head as good as the class means. The scaled body
+moves less than the head. Nearly all rows move, so that the masks do not hide classes while zeta is
+learned."""
+PRETRAINED_5WAY: dict[str, Any] = FROM_PRETRAINED | {
+    "init_from": "omniglot-any-prototypical",
+    "alpha": 0.4,
+    "iterations": 3_000,
+}
+PRETRAINED_20WAY: dict[str, Any] = FROM_PRETRAINED | {
+    "init_from": "omniglot-20way-prototypical",
+    "ways": 20,
+    "alpha": 1.5,
+    "iterations": 1_500,
+    "meta_batch": 8,
+}
+"""From the network of the row `prototypical` of this column."""
 EPISODES: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 5}
 """For methods that compare embeddings: one large episode per step, Adam with 0.001."""
 PRETRAINING: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 19, "log_every": 100}
@@ -47,7 +61,7 @@ GRID: list[dict[str, Any]] = [
 ]
 """Fine-tuning as Ravi & Larochelle (2017): step size, its decay and the number of steps are chosen
 on validation tasks."""
-ANY_WAYS: dict[str, Any] = FRESH | OMNIGLOT | EPISODES | {"ways": 5, "alpha": 2.0}
+ANY_WAYS: dict[str, Any] = FRESH | OMNIGLOT | EPISODES | {"ways": 5, "alpha": 2.0, "steps": 1}
 """The same training for 5 and 20 ways, which differ in their test tasks only."""
 CHARACTERS: dict[str, dict[str, Any]] = {
     "prototypical": ANY_WAYS | {"train_ways": 60, "iterations": 10_000},
@@ -58,7 +72,7 @@ CHARACTERS: dict[str, dict[str, Any]] = {
     "meta-lstm": FRESH
     | OMNIGLOT
     | {"alpha": 2.0, "meta_batch": 1, "beta": 1e-3, "iterations": 1_500, "steps": 5},
-    "l-maml": FRESH | OMNIGLOT | {"alpha": 2.0, "meta_batch": 8, "iterations": 600},
+    "l-maml": FRESH | OMNIGLOT | {"alpha": 2.0, "steps": 1, "meta_batch": 8, "iterations": 600},
 }
 MORE_PROTOTYPICAL: dict[str, Any] = CHARACTERS["prototypical"] | {
     "init_from": "omniglot-any-prototypical",
