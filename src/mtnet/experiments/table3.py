@@ -34,10 +34,10 @@ from mtnet.experiments.table3_settings import (
     MORE_PROTOTYPICAL,
     OMNIGLOT,
     PHOTOGRAPHS,
-    PRETRAINED_5WAY,
     PRETRAINED_20WAY,
     PROTOCOL,
     PUBLISHED,
+    RANDOM_20WAY,
     STEPS,
 )
 from mtnet.experiments.types import Experiment, Row
@@ -171,22 +171,19 @@ PARTS = (
         quick_iterations=300,
         variants={
             "mt-net, 40000 iterations": ("mt-net", {"iterations": 40_000}, PUBLISHED["mt-net"][0])
-        }
-        | {
-            f"{method}, pretrained": (method, PRETRAINED_5WAY, PUBLISHED[method][0])
-            for method in GRADIENT_METHODS
         },
     ),
     Part(
         "omniglot-20way",
         "characters, 20 classes, one drawing per class",
         "omniglot",
-        steps=5,
+        steps=1,
         column=1,
         common=OMNIGLOT | PRETRAINED_20WAY,
         own=CHARACTERS | {"prototypical": MORE_PROTOTYPICAL},
         quick_iterations=300,
         paper={"ways": 20, "meta_batch": 16},
+        variants={"mt-net, random weights": ("mt-net", RANDOM_20WAY, PUBLISHED["mt-net"][1])},
     ),
     Part(
         "mini-imagenet",

@@ -21,32 +21,25 @@ FRESH: dict[str, Any] = {"init_from": "", "body_scale": 1.0, "head_sd": None, "z
 """From random weights."""
 OMNIGLOT: dict[str, Any] = {"head_sd": 0.1, "beta": 2e-3, "schedule": "cosine"}
 FROM_PRETRAINED: dict[str, Any] = {
+    "init_from": "omniglot-any-prototypical",
     "head_sd": 0.001,
     "zeta_mean": 6.0,
-    "body_scale": 5.0,
-    "steps": 5,
     "beta": 1e-3,
 }
-"""Gradient methods that start from a network that compares features.
+"""Gradient methods that start from a network that compares characters.
 
-The head starts near zero, so that the first step does not move the body at random. The features
-have a large common mean, which bounds the step size: several steps of a small alpha, which is
-proportional to the number of classes, learn a head as good as the class means. The scaled body
-moves less than the head. Nearly all rows move, so that the masks do not hide classes while zeta is
-learned."""
-PRETRAINED_5WAY: dict[str, Any] = FROM_PRETRAINED | {
-    "init_from": "omniglot-any-prototypical",
-    "alpha": 0.4,
-    "iterations": 3_000,
-}
+The head starts near zero, so that the first step does not move the body at random. That step makes
+each row of the head from the features of its class, divided by the number of classes; alpha, equal
+to that number, makes up for it. Nearly all rows move, so that the masks do not hide classes while
+zeta is learned."""
 PRETRAINED_20WAY: dict[str, Any] = FROM_PRETRAINED | {
-    "init_from": "omniglot-20way-prototypical",
     "ways": 20,
-    "alpha": 1.5,
-    "iterations": 1_500,
+    "alpha": 20.0,
+    "iterations": 5_000,
     "meta_batch": 8,
 }
-"""From the network of the row `prototypical` of this column."""
+RANDOM_20WAY: dict[str, Any] = FRESH | OMNIGLOT | {"alpha": 2.0, "iterations": 25_000}
+"""From random weights, as in the paper: there, the body learns to move."""
 EPISODES: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 5}
 """For methods that compare embeddings: one large episode per step, Adam with 0.001."""
 PRETRAINING: dict[str, Any] = {"beta": 1e-3, "meta_batch": 1, "queries": 19, "log_every": 100}

@@ -3,8 +3,8 @@
 <g, x * W> is linear in each of its three arguments. The derivatives of a convolution, of every
 order, are therefore three functions that differentiate into each other: y(x, W), x(g, W) and
 W(x, g). XLA computes the first two fast if images share their kernels, in the layout used here;
-tasks with kernels of their own run one after the other. The third is a product of patches, one
-example at a time if the patches of all would not fit in the cache.
+tasks with kernels of their own run one after the other. The third is a product of patches, of as
+many images at a time as fit in the cache.
 
 All this is for CPUs. The libraries of accelerators have fast grouped convolutions, which is what
 `jax.vmap` makes of XLA's own convolution; there, it is used as it is (`on_accelerator`).
@@ -88,13 +88,21 @@ def _kernels(x: Images, g: Images, *, at: Geometry) -> Kernels:
         return g.reshape(-1, out).T @ patches(x, at).reshape(-1, places)
 
     def add(total: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
-        return total + product(*(a[None] for a in pair)), None
+        return total + product(*pair), None
 
-    if g[..., 0].size * places <= CACHE:
+    n = _chunk(len(x), g[0, ..., 0].size * places)
+    if n == len(x):
         W = product(x, g)
     else:
-        W, _ = jax.lax.scan(add, jnp.zeros((out, places), x.dtype), (x, g))
+        chunks = jax.tree.map(lambda a: a.reshape(-1, n, *a.shape[1:]), (x, g))
+        W, _ = jax.lax.scan(add, jnp.zeros((out, places), x.dtype), chunks)
     return W.reshape(out, *at.kernel, channels)
+
+
+def _chunk(images: int, entries: int) -> int:
+    """Images whose patches, of so many entries each, are computed at once: a divisor of all."""
+    most = max(1, CACHE // entries)
+    return max(n for n in range(1, min(most, images) + 1) if images % n == 0)
 
 
 def _convolution(x: Images, W: Array, at: Geometry, gaps: tuple[int, ...] = (1, 1)) -> Array:
