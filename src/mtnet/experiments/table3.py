@@ -166,7 +166,7 @@ PARTS = (
         "omniglot",
         steps=3,
         column=0,
-        common=OMNIGLOT | {"iterations": 10_000, "meta_batch": 16},
+        common=OMNIGLOT | {"iterations": 20_000, "meta_batch": 16},
         own=CHARACTERS,
         quick_iterations=300,
         variants={
