@@ -59,6 +59,20 @@ def test_the_head_is_drawn_anew(target):
         assert_close((new.W, new.b), (fresh.W, fresh.b))
 
 
+@pytest.mark.parametrize("method", ["maml", "meta-sgd", "t-net", "mt-net", "mt-net-full"])
+def test_a_body_of_the_same_method_brings_what_else_it_learned(method, tmp_path):
+    """With as many classes and the head copied too, nothing is lost: all of theta is the same."""
+    file, old = tmp_path / "body.safetensors", shaken_theta(method)
+    save_network(file, configure(method=method, **SETTINGS), old, {})
+    body = load_body(configure(method=method, init_from=str(file), **SETTINGS))
+    fresh = theta_of(method, jax.random.key(5))
+    new = put_body(fresh, body)
+    for name in ("W", "T", "zeta", "alpha"):
+        mine, theirs = getattr(new, name), getattr(old, name)
+        assert_close(mine, theirs | {c: getattr(fresh, name)[c] for c in mine if c == "head"})
+    assert_close(new.rest, old.rest)
+
+
 def test_training_starts_from_a_file(tmp_path):
     file = tmp_path / "body.safetensors"
     source, theta = configure(method="prototypical", **SETTINGS), shaken_theta("prototypical")

@@ -75,7 +75,8 @@ class NetConfig:
     """Use the same output weights for all classes, so that tasks may have any number of them."""
 
     init_from: str = ""
-    """Start from the body of a run, a network file or a pretrained network; the head is drawn."""
+    """Start from the body of a run, a network file or a pretrained network; the head is drawn.
+    T, masks and step sizes of the body are taken from a network of the same method."""
     body_scale: float = 1.0
     """Multiply the weights of that body. Norms cancel the factor, but an inner step moves the
     body less: by 1 / body_scale^2, relative to its size."""

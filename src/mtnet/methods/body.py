@@ -1,4 +1,4 @@
-"""The body of a meta-trained network: its layers without the head, as plain weights."""
+"""The body of a meta-trained network: its layers without the head."""
 
 from typing import Any, NamedTuple
 
@@ -9,27 +9,39 @@ from mtnet.core.types import MetaParams
 from mtnet.errors import InputError
 
 
+LEARNED = ("T", "zeta", "alpha")
+"""What a gradient method learns besides the weights, per layer."""
+
+
 class Body(NamedTuple):
-    """Weights by the name of the layer, and other arrays (offsets of norms) by their own."""
+    """Weights by the name of the layer, other arrays (offsets of norms) by their own name, and
+    what else the method has learned about each layer."""
 
     W: Cells[Weights]
     rest: dict[str, Array]
+    learned: dict[str, Cells[Any]] = {}
+    """T, zeta and alpha by the name of the layer, for a network of the same method."""
 
 
-def take_body(theta: MetaParams, head: str) -> Body:
+def take_body(theta: MetaParams, head: str, *, same_method: bool = False) -> Body:
     """The body of a network with these meta-parameters.
 
     Args:
-        theta: Meta-parameters of a gradient method (T is folded into W), or of a method that
-            compares features or pretrains.
+        theta: Meta-parameters of a gradient method, or of a method that compares features or
+            pretrains.
         head: The name of the head, which is not part of the body.
+        same_method: Keep T, masks and step sizes, for a network of the same method. Default: T is
+            folded into W, so that the body fits every method.
 
     Returns:
         The body.
     """
     W, rest = _parts(theta)
-    W = fold(theta.T, W) if getattr(theta, "T", None) else W
-    return Body({cell: w for cell, w in W.items() if cell != head}, rest)
+    learned = {name: getattr(theta, name, {}) for name in LEARNED}
+    if not same_method:
+        W, learned = (fold(learned["T"], W) if learned["T"] else W), {}
+    without = lambda cells: {cell: w for cell, w in cells.items() if cell != head}  # noqa: E731
+    return Body(without(W), rest, {name: without(cells) for name, cells in learned.items()})
 
 
 def scale_body(body: Body, factor: float) -> Body:
@@ -43,14 +55,15 @@ def scale_body(body: Body, factor: float) -> Body:
 
 
 def put_body(theta: MetaParams, body: Body) -> MetaParams:
-    """theta with the weights of a body; T, zeta, alpha and the head stay as they are."""
+    """theta with the weights of a body, and with what else it holds; the head stays as it is."""
     W, rest = _parts(theta)
     if not set(body.W) <= set(W) or not set(body.rest) <= set(rest):
         raise InputError(f"this network has no layers {', '.join(sorted(set(body.W) - set(W)))}")
     W, rest = W | body.W, rest | body.rest
     if hasattr(theta, "net"):
         return theta._replace(net=split(theta.net).join(W, rest))
-    return theta._replace(W=W, rest=rest)
+    learned = {name: getattr(theta, name) | cells for name, cells in body.learned.items()}
+    return theta._replace(W=W, rest=rest, **learned)
 
 
 def _parts(theta: MetaParams) -> tuple[Cells[Weights], dict[str, Array]]:

@@ -74,7 +74,9 @@ def load_body(config: Config) -> Body | None:
         raise InputError(
             f"init_from: {name} is {_described(theirs)}; this network is {_described(mine)}"
         )
-    return scale_body(take_body(source.theta, mine.head), config.net.body_scale)
+    same_method = source.config.method == config.method
+    body = take_body(source.theta, mine.head, same_method=same_method)
+    return scale_body(body, config.net.body_scale)
 
 
 def _described(spec: NetSpec) -> str:
