@@ -36,6 +36,8 @@ class AdaptConfig:
     """Gradient steps per task in meta-training."""
     first_order: bool = False
     """Treat the task's gradient as a constant in meta-training (no second derivatives)."""
+    query_scale: float = 1.0
+    """Factor of the outputs in the meta-training loss of the query set; predictions stay."""
     relaxation: Relaxation = "hard"
     """Masks in meta-training: hard (0 or 1, straight-through) or soft (between 0 and 1, eq. gs)."""
     temperature: float = 1.0
@@ -62,7 +64,7 @@ class AdaptConfig:
     """Set T = c S, W = V / c with alpha c^2 of this value: training does not depend on alpha."""
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "temperature", "decay", "distance_scale", "invariant"):
+        for name in ("alpha", "query_scale", "temperature", "decay", "distance_scale", "invariant"):
             value = getattr(self, name)
             if isinstance(value, (int, float)) and not 0 < value < float("inf"):
                 raise InputError(f"{name} must be a positive number; it is {value}")

@@ -35,6 +35,7 @@ def maml(
     alpha: float = 0.01,
     steps: int = 1,
     first_order: bool = False,
+    query_scale: float = 1.0,
     statistics: StatisticsMode = "transductive",
     remat: bool = False,
     cells: Sequence[str] | Mapping[str, int] | None = None,
@@ -54,6 +55,7 @@ def maml(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
+        query_scale: Factor of the outputs in the meta-training loss of the query set.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
         remat: Recompute each step in the backward pass: less memory, more time.
@@ -78,6 +80,7 @@ def meta_sgd(
     alpha: float = 0.01,
     steps: int = 1,
     first_order: bool = False,
+    query_scale: float = 1.0,
     statistics: StatisticsMode = "transductive",
     remat: bool = False,
     cells: Sequence[str] | Mapping[str, int] | None = None,
@@ -97,6 +100,7 @@ def meta_sgd(
         alpha: Initial step size of every weight.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
+        query_scale: Factor of the outputs in the meta-training loss of the query set.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
         remat: Recompute each step in the backward pass: less memory, more time.
@@ -121,6 +125,7 @@ def t_net(
     alpha: float = 0.01,
     steps: int = 1,
     first_order: bool = False,
+    query_scale: float = 1.0,
     statistics: StatisticsMode = "transductive",
     remat: bool = False,
     invariant: float | None = None,
@@ -142,6 +147,7 @@ def t_net(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
+        query_scale: Factor of the outputs in the meta-training loss of the query set.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
         remat: Recompute each step in the backward pass: less memory, more time.

@@ -38,6 +38,7 @@ def gradient_learner(
     alpha: float = 0.01,
     steps: int = 1,
     first_order: bool = False,
+    query_scale: float = 1.0,
     relaxation: Relaxation = "hard",
     temperature: float = 1.0,
     draw: Draw = "task",
@@ -63,8 +64,8 @@ def gradient_learner(
             active in meta-training only.
         rule: The linear map on the gradient.
         loss: `(predictions, targets) -> scalar`, for support and query.
-        alpha, steps, first_order, relaxation, temperature, draw, at_test, zeta_mean, zeta_sd,
-            statistics, remat, invariant: Options of the inner loop, see `AdaptConfig`.
+        alpha, steps, first_order, query_scale, relaxation, temperature, draw, at_test, zeta_mean,
+            zeta_sd, statistics, remat, invariant: Options of the inner loop, see `AdaptConfig`.
         cells, meta_only, freeze, blocks: Which weights adapt, see `mtnet.split`.
         shared_head: Name of the cell whose outputs are the classes, if tasks may have any number
             of classes (`mtnet.core.shared_head`).
@@ -136,7 +137,8 @@ class _GradientLearner:
     def query_loss(self, theta: Theta, episode: Episode, key: Key[Array, ""]) -> Scalar:
         A, _, _ = self._weights(theta, episode.support, key, self.inner.steps, training=True)
         net = self._with_stats(self.parts.join(A, theta.rest), episode.support)
-        return self._objective(episode.query, jax.random.fold_in(key, 2), training=True)(net)
+        to_query, scale = jax.random.fold_in(key, 2), self.inner.query_scale
+        return self._objective(episode.query, to_query, training=True, scale=scale)(net)
 
     def trajectory(self, theta: Theta, support: Batch, key: Key[Array, ""], steps: int) -> Any:
         _, path, _ = self._weights(theta, support, key, steps, training=False)
@@ -181,9 +183,12 @@ class _GradientLearner:
         return expand_head(theta, self.shared_head, len(self.parts.W[self.shared_head][0]))
 
     def _objective(
-        self, batch: Batch, key: Key[Array, ""], training: bool
+        self, batch: Batch, key: Key[Array, ""], training: bool, scale: float = 1.0
     ) -> Callable[[Any], Scalar]:
-        """The loss on a batch as a function of the network; dropout is for training only."""
+        """The loss on a batch as a function of the network; dropout is for training only.
+
+        `scale` multiplies the outputs.
+        """
 
         present = present_rows(self.loss, batch.y)
 
@@ -191,7 +196,8 @@ class _GradientLearner:
             chance = None
             if self.dropout:
                 net, chance = (net, key) if training else (inference_mode(net), None)
-            return self.loss(predict(net, batch.x, chance, present=present), batch.y)
+            outputs = predict(net, batch.x, chance, present=present)
+            return self.loss(outputs if scale == 1 else scale * outputs, batch.y)
 
         return objective
 

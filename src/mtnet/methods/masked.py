@@ -22,6 +22,7 @@ def m_net_full(
     alpha: float = 0.01,
     steps: int = 1,
     first_order: bool = False,
+    query_scale: float = 1.0,
     relaxation: Relaxation = "hard",
     temperature: float = 1.0,
     draw: Draw = "task",
@@ -47,6 +48,7 @@ def m_net_full(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
+        query_scale: Factor of the outputs in the meta-training loss of the query set.
         relaxation: Masks in meta-training: "hard" (0 or 1, straight-through) or "soft" (eq. gs).
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
@@ -77,6 +79,7 @@ def m_net(
     alpha: float = 0.01,
     steps: int = 1,
     first_order: bool = False,
+    query_scale: float = 1.0,
     relaxation: Relaxation = "hard",
     temperature: float = 1.0,
     draw: Draw = "task",
@@ -102,6 +105,7 @@ def m_net(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
+        query_scale: Factor of the outputs in the meta-training loss of the query set.
         relaxation: Masks in meta-training: "hard" (0 or 1, straight-through) or "soft" (eq. gs).
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
@@ -132,6 +136,7 @@ def mt_net_full(
     alpha: float = 0.01,
     steps: int = 1,
     first_order: bool = False,
+    query_scale: float = 1.0,
     relaxation: Relaxation = "hard",
     temperature: float = 1.0,
     draw: Draw = "task",
@@ -159,6 +164,7 @@ def mt_net_full(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
+        query_scale: Factor of the outputs in the meta-training loss of the query set.
         relaxation: Masks in meta-training: "hard" (0 or 1, straight-through) or "soft" (eq. gs).
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
@@ -192,6 +198,7 @@ def mt_net(
     alpha: float = 0.01,
     steps: int = 1,
     first_order: bool = False,
+    query_scale: float = 1.0,
     relaxation: Relaxation = "hard",
     temperature: float = 1.0,
     draw: Draw = "task",
@@ -219,6 +226,7 @@ def mt_net(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
+        query_scale: Factor of the outputs in the meta-training loss of the query set.
         relaxation: Masks in meta-training: "hard" (0 or 1, straight-through) or "soft" (eq. gs).
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
