@@ -247,6 +247,16 @@ def test_distance_scale_changes_the_loss_of_prototypical_and_no_prediction():
     assert not np.isclose(scaled.loss(theta, CLASSED, KEY), plain.loss(theta, CLASSED, KEY))
 
 
+@pytest.mark.parametrize("method", ["maml", "meta-sgd", "t-net", "mt-net", "mt-net-full"])
+def test_query_scale_changes_the_meta_training_loss_and_no_prediction(method):
+    plain, scaled = learner(method), learner(method, query_scale=4.0)
+    theta, (support, query) = shaken(plain.init(KEY)), CLASSED
+    scores = predict(plain.adapt(theta, support, KEY), query.x)
+    assert_close(predict(scaled.adapt(theta, support, KEY), query.x), scores)
+    assert_close(scaled.loss(theta, CLASSED, KEY), cross_entropy(4.0 * scores, query.y))
+    assert not np.isclose(scaled.loss(theta, CLASSED, KEY), plain.loss(theta, CLASSED, KEY))
+
+
 def test_prototypes_of_one_shot_are_nearest_neighbours():
     one_shot = labelled(1, [2, 0, 1])
     made = learner("prototypical")
