@@ -8,7 +8,6 @@ from mtnet.core.cells import Cells, Weights, fold, split
 from mtnet.core.types import MetaParams
 from mtnet.errors import InputError
 
-
 LEARNED = ("T", "zeta", "alpha")
 """What a gradient method learns besides the weights, per layer."""
 
@@ -19,7 +18,7 @@ class Body(NamedTuple):
 
     W: Cells[Weights]
     rest: dict[str, Array]
-    learned: dict[str, Cells[Any]] = {}
+    learned: dict[str, Cells[Any]]
     """T, zeta and alpha by the name of the layer, for a network of the same method."""
 
 
