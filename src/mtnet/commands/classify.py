@@ -20,8 +20,8 @@ from mtnet.tasks import FAMILIES
 from mtnet.userdata.drawings import drawing
 from mtnet.userdata.image_folder import as_inputs, read_images
 
-FIVE, ANY = "omniglot-5way-mt-net", "omniglot-any-prototypical"
-PHOTOGRAPHS = "mini-imagenet-classifier"
+FIVE, ANY = "omniglot-5way-mt-net", "omniglot-20way-prototypical"
+PHOTOGRAPHS = "mini-imagenet-prototypical"
 PHOTOGRAPH_SIZE = 84
 """Height and width in mini-ImageNet."""
 

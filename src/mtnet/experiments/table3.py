@@ -28,6 +28,7 @@ from mtnet.config import Config, configure
 from mtnet.experiments.table3_notes import describe
 from mtnet.experiments.table3_settings import (
     CHARACTERS,
+    CONTINUED_5WAY,
     FIVE_SHOT_PROTOTYPES,
     FIVE_SHOTS,
     FROM_PROTOTYPICAL,
@@ -172,7 +173,8 @@ PARTS = (
         own=CHARACTERS,
         quick_iterations=300,
         variants={
-            "mt-net, 40000 iterations": ("mt-net", {"iterations": 40_000}, PUBLISHED["mt-net"][0])
+            "mt-net, 40000 iterations": ("mt-net", {"iterations": 40_000}, PUBLISHED["mt-net"][0]),
+            "mt-net, 20000 more iterations": ("mt-net", CONTINUED_5WAY, PUBLISHED["mt-net"][0]),
         },
     ),
     Part(

@@ -45,12 +45,20 @@ PRETRAINED_20WAY: dict[str, Any] = FROM_PRETRAINED | {
     "steps": 4,
     "query_scale": 6.0,
     "beta": 2e-4,
-    "iterations": 1_500,
+    "iterations": 1_000,
     "meta_batch": 8,
     "validate_every": 250,
 }
 """From the network of the row `prototypical` of this column. After a few small steps the outputs
 are small: without the factor, meta-training makes them larger and accuracy falls."""
+CONTINUED_5WAY: dict[str, Any] = {
+    "init_from": "omniglot-5way-mt-net",
+    "head_sd": 0.5,
+    "beta": 1e-3,
+    "iterations": 20_000,
+}
+"""From the MT-net of 40 000 iterations, with its T and masks; only the head is drawn, as large as
+it was."""
 RANDOM_20WAY: dict[str, Any] = (
     FRESH | OMNIGLOT | {"alpha": 2.0, "steps": 1, "iterations": 25_000, "validate_every": 500}
 )
