@@ -124,6 +124,8 @@ def test_every_setting_is_a_flag_of_some_family():
         ("train --config broken.toml", "broken.toml is not valid"),
         ("train --resume . --alpha 0.5", "--resume uses the run's own settings"),
         ("train --family omniglot --order 3", "--order changes nothing for mt-net on omniglot"),
+        ("train --query-scale 3", "--query-scale changes nothing for mt-net on sine tasks"),
+        ("train --family omniglot --body-scale 3", "body_scale is for a body that training starts"),
         ("train --ways 3", "--ways changes nothing for mt-net on sine tasks: remove it"),
         ("train --method maml --at-test expected", "--at-test changes nothing for maml"),
         ("train --mehtod maml", "mtnet train has no flag --mehtod; did you mean --method?"),

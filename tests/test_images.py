@@ -213,6 +213,25 @@ def test_classify_by_size_and_polarity(tmp_path, capsys, kinds):
     assert [line[-6] for line in lines] == list("abcde")
 
 
+def test_classify_never_shortens_labels(tmp_path, capsys):
+    """The probabilities of many classes do not fit in a line: that of the label is printed."""
+    support = draw_images(tmp_path)
+    long = [f"a label of some length, number {i}" for i in range(len(support))]
+    command = ["classify", "--support", *map(str, support), "--labels", *long]
+    assert main([*command, "--query", str(support[1])]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split() == ["image", "label", "probability"]
+    assert long[1] in line
+    assert 0.2 < float(line.split()[-1]) <= 1
+
+
+def test_photographs_need_a_network_for_photographs(tmp_path, capsys):
+    support = [str(path) for path in draw_images(tmp_path)]
+    command = ["classify", "--photographs", "--network", "omniglot-any-prototypical"]
+    assert main([*command, "--support", *support, "--query", support[0]]) == 2
+    assert "is for characters: remove --photographs" in " ".join(capsys.readouterr().err.split())
+
+
 def test_classify_with_networks_of_other_kinds(tmp_path, capsys):
     """One that compares takes any number of classes; one of curves is no help with images."""
     images = [str(p) for p in draw_images(tmp_path)[:3]]

@@ -78,6 +78,15 @@ def test_a_pretrained_network_is_loaded_by_name():
     assert mtnet.predict(model, jnp.zeros((2, 1, 28, 28))).shape == (2, 5)
 
 
+def test_a_pretrained_network_adapts_to_as_many_classes_as_there_are():
+    x = jax.random.uniform(jax.random.key(0), (7, 1, 28, 28))
+    model = mtnet.load("omniglot-any-prototypical").adapt(x, jnp.arange(7))
+    assert mtnet.predict(model, x).argmax(-1).tolist() == list(range(7))
+    five = mtnet.load("omniglot-5way-mt-net")
+    with pytest.raises(mtnet.InputError, match="for 5 classes; y has 7"):
+        five.adapt(x, jnp.arange(7))
+
+
 @pytest.mark.parametrize("kind", ["dataset", "checkpoint"])
 def test_a_file_of_another_kind_is_one_line(files, kind):
     with pytest.raises(mtnet.InputError, match=rf"{kind}\.safetensors is a {kind}"):

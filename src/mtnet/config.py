@@ -76,7 +76,8 @@ class NetConfig:
 
     init_from: str = ""
     """Start from the body of a run, a network file or a pretrained network; the head is drawn.
-    T, masks and step sizes of the body are taken from a network of the same method."""
+    If that network has the same method, T, masks and step sizes of the body come from it too;
+    otherwise T is folded into the weights."""
     body_scale: float = 1.0
     """Multiply the weights of that body. Norms cancel the factor, but an inner step moves the
     body less: by 1 / body_scale^2, relative to its size."""
@@ -86,6 +87,8 @@ class NetConfig:
         if self.depth > DEEPEST:
             raise InputError(f"depth must be at most {DEEPEST}; it is {self.depth}")
         _check_positive(self, "W_sd", "head_sd", "body_scale")
+        if self.body_scale != 1 and not self.init_from:
+            raise InputError("body_scale is for a body that training starts from: add init_from")
 
 
 @dataclass(frozen=True)

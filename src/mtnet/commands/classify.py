@@ -49,12 +49,15 @@ def classify(
         labels: The class of each support image, in the same order; images with the same
             label are one class. Default: the file names, one class per image.
         photographs: The images are photographs. Default: handwritten characters.
-        network: A pretrained network, or a file written by mtnet export. Default: for
-            characters one for five classes if there are five, else one for any number.
+        network: A pretrained network, or a file written by mtnet export. Default:
+            omniglot-5way-mt-net for five classes, omniglot-20way-prototypical for other
+            numbers, mini-imagenet-prototypical for photographs.
     """
     names, y = classes_of(support, labels)
     network = network or default_network(len(names), photographs)
     trained = load_images_network(network)
+    if photographs and READERS[trained.config.family] is not read_photographs:
+        raise InputError(f"{network} is for characters: remove --photographs")
     check_classes(network, trained, len(names))
     if not query:
         raise InputError("give at least one image to classify: --query x.png")
@@ -62,9 +65,23 @@ def classify(
     x, queries = (read(list(group)) for group in (support, query))
     logits = trained.logits(Support(x, np.array(y, np.int32), len(names)), queries)
     probabilities = softmax(logits / trained.about.get("temperature", 1.0))
+    print_labels(short_names(query), names, probabilities)
+
+
+def print_labels(images: list[str], names: tuple[str, ...], probabilities: np.ndarray) -> None:
+    """One line per image; the probabilities of all classes if they fit in the terminal, else that
+    of its label."""
+    labels = [names[int(p.argmax())] for p in probabilities]
+    lines = [[f"{value:.3f}" for value in p] for p in probabilities]
+    columns = [max(map(len, column)) for column in (images, labels)]
+    columns += [max(len(name), len("0.000")) for name in names]
+    if sum(columns) + 2 * len(columns) > console.width:
+        lines, names = [[max(line)] for line in lines], ("probability",)
     table = plain_table("image", "label", *names, right=names)
-    for image, p in zip(short_names(query), probabilities, strict=True):
-        table.add_row(image, names[int(p.argmax())], *(f"{value:.3f}" for value in p))
+    for column in table.columns:
+        column.overflow = "fold"
+    for row in zip(images, labels, lines, strict=True):
+        table.add_row(*row[:2], *row[2])
     console.print(table)
 
 

@@ -16,7 +16,7 @@ from mtnet.methods import METHODS
 from mtnet.tasks import FAMILIES
 
 MASKS = ("relaxation", "temperature", "draw", "at_test", "zeta_mean", "zeta_sd")
-IMAGE_NETS = ("filters", "pool", "head_sd", "body_scale")
+IMAGE_NETS = ("filters", "pool", "head_sd")
 CURVE_NETS = ("width", "depth", "W_sd")
 TITLES = {"tasks": "task", "net": "network", "outer": "meta-training", "inner": "adaptation"}
 
@@ -38,12 +38,16 @@ def _is_used(name: str, family: str, method: str) -> bool:
             return classes and name in able.takes
         case "net" if name == "init_from":
             return True
+        case "net" if name == "body_scale":
+            return entry.images and able.steps
         case "net":
             return name in (IMAGE_NETS if entry.images else CURVE_NETS)
         case "outer":
             return name != "validate_every" or entry.splits
         case "inner" if name == "statistics":
             return entry.images and name in able.takes
+        case "inner" if name == "query_scale":
+            return classes and name in able.takes
         case "inner" if name in MASKS:
             return rule is not None and rule.mask is not None
         case "inner" if name == "invariant":

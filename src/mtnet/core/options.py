@@ -37,7 +37,7 @@ class AdaptConfig:
     first_order: bool = False
     """Treat the task's gradient as a constant in meta-training (no second derivatives)."""
     query_scale: float = 1.0
-    """Factor of the outputs in the meta-training loss of the query set; predictions stay."""
+    """Factor of the outputs in the meta-training loss of the query set, for classes."""
     relaxation: Relaxation = "hard"
     """Masks in meta-training: hard (0 or 1, straight-through) or soft (between 0 and 1, eq. gs)."""
     temperature: float = 1.0

@@ -55,7 +55,8 @@ def maml(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
-        query_scale: Factor of the outputs in the meta-training loss of the query set.
+        query_scale: Factor of the outputs in the meta-training loss of the query set, for
+            classes.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
         remat: Recompute each step in the backward pass: less memory, more time.
@@ -100,7 +101,8 @@ def meta_sgd(
         alpha: Initial step size of every weight.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
-        query_scale: Factor of the outputs in the meta-training loss of the query set.
+        query_scale: Factor of the outputs in the meta-training loss of the query set, for
+            classes.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
         remat: Recompute each step in the backward pass: less memory, more time.
@@ -147,7 +149,8 @@ def t_net(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
-        query_scale: Factor of the outputs in the meta-training loss of the query set.
+        query_scale: Factor of the outputs in the meta-training loss of the query set, for
+            classes.
         statistics: Norms use statistics of the queries ("transductive") or of the support set
             only ("inductive").
         remat: Recompute each step in the backward pass: less memory, more time.

@@ -48,7 +48,8 @@ def m_net_full(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
-        query_scale: Factor of the outputs in the meta-training loss of the query set.
+        query_scale: Factor of the outputs in the meta-training loss of the query set, for
+            classes.
         relaxation: Masks in meta-training: "hard" (0 or 1, straight-through) or "soft" (eq. gs).
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
@@ -105,7 +106,8 @@ def m_net(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
-        query_scale: Factor of the outputs in the meta-training loss of the query set.
+        query_scale: Factor of the outputs in the meta-training loss of the query set, for
+            classes.
         relaxation: Masks in meta-training: "hard" (0 or 1, straight-through) or "soft" (eq. gs).
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
@@ -164,7 +166,8 @@ def mt_net_full(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
-        query_scale: Factor of the outputs in the meta-training loss of the query set.
+        query_scale: Factor of the outputs in the meta-training loss of the query set, for
+            classes.
         relaxation: Masks in meta-training: "hard" (0 or 1, straight-through) or "soft" (eq. gs).
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".
@@ -226,7 +229,8 @@ def mt_net(
         alpha: Step size of the inner loop.
         steps: Gradient steps per task.
         first_order: Treat the task's gradient as a constant in meta-training.
-        query_scale: Factor of the outputs in the meta-training loss of the query set.
+        query_scale: Factor of the outputs in the meta-training loss of the query set, for
+            classes.
         relaxation: Masks in meta-training: "hard" (0 or 1, straight-through) or "soft" (eq. gs).
         temperature: Temperature of the Gumbel-softmax.
         draw: Draw masks once per "task" or once per "step".

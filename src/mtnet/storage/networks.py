@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jaxtyping import Array
 
 from mtnet.build import build_learner, net_spec
@@ -15,6 +16,7 @@ from mtnet.methods.body import Body, scale_body, take_body
 from mtnet.nets.spec import NetSpec
 from mtnet.storage.pretrained import find_file, not_its_network, read_network_file
 from mtnet.storage.run_folder import load_best_member, open_run
+from mtnet.tasks import FAMILIES
 
 
 class TrainedNetwork(NamedTuple):
@@ -30,8 +32,22 @@ class TrainedNetwork(NamedTuple):
     """How it was trained and what it scored."""
 
     def adapt(self, x: Array, y: Array, *, seed: int = 0) -> Any:
-        """A network adapted to the task of these examples; apply it with `mtnet.predict`."""
-        return self.learner.adapt(self.theta, Batch(x, y), jax.random.key(seed))
+        """A network adapted to the task of these examples; apply it with `mtnet.predict`.
+
+        Images may have any number of classes, 0, 1, ..., if the network was trained for that.
+        """
+        learner = self._learner_of(y) if FAMILIES[self.config.family].images else self.learner
+        return learner.adapt(self.theta, Batch(x, y), jax.random.key(seed))
+
+    def _learner_of(self, y: Array) -> Learner:
+        """The learner of a task with the classes of y."""
+        own = self.config.tasks.ways
+        ways = own if isinstance(y, jax.core.Tracer) else int(np.max(y)) + 1
+        if self.config.any_ways:
+            return build_learner(self.config, ways=ways)
+        if ways > own:
+            raise InputError(f"this network is for {own} classes; y has {ways}")
+        return self.learner
 
 
 def load_network(path: Path) -> TrainedNetwork:
