@@ -118,6 +118,7 @@ def test_every_setting_is_a_flag_of_some_family():
         ("train --seeds", "seeds must name at least one"),
         ("train --checkpoint-every 0", "checkpoint_every must be at least 1"),
         ("train --resume nowhere", "nowhere is not a run folder"),
+        ("train --init-from nowhere", "there is no file nowhere; pretrained networks: "),
         ("train --config nowhere.toml", "cannot read nowhere.toml"),
         ("train --config unknown.toml", "unknown.toml: there is no setting called 'aplha'"),
         ("train --config kind.toml", "kind.toml: iterations cannot be 'many'"),

@@ -24,6 +24,7 @@ from mtnet.core.mesh import own_tasks_per_vmap
 from mtnet.errors import InputError, Stopped
 from mtnet.evaluation.units import target_unit
 from mtnet.storage.config_file import read_config
+from mtnet.storage.networks import load_body
 from mtnet.storage.run_folder import Run, create_run, is_free, iterations_done, open_run
 from mtnet.tasks import FAMILIES
 from mtnet.training.budget import within_budget
@@ -113,6 +114,7 @@ def train_command(default: Config, names: list[str]) -> Callable[..., None]:
         else:
             full = default.replace(**flat_values(settings))
             share_of(full, start)
+            load_body(full)  # a wrong --init-from is an error before a folder is written
             full = plan_iterations(full, seconds, start)
             started = create_run(out or free_folder(Path("runs"), full), full)
         options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "budget": seconds}
