@@ -14,22 +14,25 @@ from mtnet.report.plots import line
 
 ROOT = Path(__file__).parent.parent
 PARTS = {
-    "omniglot-5way": "Omniglot, 5 ways",
-    "omniglot-20way": "Omniglot, 20 ways",
-    "mini-imagenet": "mini-ImageNet, 5 ways",
+    "omniglot-5way": ("Omniglot", 5),
+    "omniglot-20way": ("Omniglot", 20),
+    "mini-imagenet": ("mini-ImageNet", 5),
 }
+"""Title and ways; trainings that are validated on tasks of other ways are not shown."""
 METHODS = ("maml", "meta-sgd", "t-net", "mt-net", "prototypical", "matching", "map-ssvm")
 
 
 def main() -> None:
     figure = Figure(figsize=(12, 4), layout="constrained")
-    for axes, (part, title) in zip(figure.subplots(1, len(PARTS)), PARTS.items(), strict=True):
-        curves = json.loads((ROOT / "results" / f"table3-{part}.json").read_text())["curves"]
+    for axes, (part, about) in zip(figure.subplots(1, len(PARTS)), PARTS.items(), strict=True):
+        results = json.loads((ROOT / "results" / f"table3-{part}.json").read_text())
+        title, ways = about
         for i, method in enumerate(METHODS):
-            points = [(p["iteration"], p["validation"][0]) for p in curves.get(method, [])]
-            if points:
-                axes.plot(*zip(*points, strict=True), marker=".", lw=1.2, label=method, **line(i))
-        axes.set(title=title, xlabel="iterations", xscale="log")
+            if results["protocol"]["trainings"].get(method, {}).get("ways") != ways:
+                continue
+            points = [(p["iteration"], p["validation"][0]) for p in results["curves"][method]]
+            axes.plot(*zip(*points, strict=True), marker=".", lw=1.2, label=method, **line(i))
+        axes.set(title=f"{title}, {ways} ways", xlabel="iterations")
         axes.grid(alpha=0.3, which="both", lw=0.4)
         axes.legend(fontsize=7)
     figure.axes[0].set(ylabel="validation accuracy (%)")
