@@ -25,6 +25,7 @@ from mtnet.experiments.table1 import TABLE1, TABLE1_ALSO
 from mtnet.experiments.table2 import TABLE2
 from mtnet.methods import METHODS
 from mtnet.revision import git_commit
+from mtnet.storage.pretrained import pretrained_names
 from mtnet.tasks import FAMILIES
 
 TINY = "--width 4 --depth 1 --meta-batch 2 --iterations 500 --seeds 0 1".split()
@@ -46,7 +47,7 @@ def test_version(capsys):
 def test_list_names_everything(capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out
-    for name in [*METHODS, *FAMILIES, *EXPERIMENTS]:
+    for name in [*METHODS, *FAMILIES, *EXPERIMENTS, *pretrained_names()]:
         assert re.search(rf"^ *{name} +\S", out, re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""`mtnet list`: every method, family and experiment."""
+"""`mtnet list`: every method, family, experiment and pretrained network."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,7 @@ from mtnet.commands.common import console
 from mtnet.commands.parse import run as run_command
 from mtnet.experiments import EXPERIMENTS
 from mtnet.methods import METHODS
+from mtnet.storage.pretrained import find_file, pretrained_names, read_network_file
 from mtnet.tasks import FAMILIES
 
 
@@ -16,8 +17,16 @@ def main(arguments: Sequence[str]) -> None:
     run_command(list_, "list", arguments)
 
 
+def describe_network(name: str) -> str:
+    """Method, family and measured accuracy of a pretrained network."""
+    config, _, about = read_network_file(find_file(name))
+    rows = about.get("accuracy", [])
+    scores = [f"{row['mean']:.1f} % ({row['ways']} classes)" for row in rows]
+    return ", ".join([f"{config.method} on {config.family}", *scores])
+
+
 def list_() -> None:
-    """Show all methods, families and experiments.
+    """Show all methods, families, experiments and pretrained networks.
 
     For each method: what it adapts to a task, whether it does regression (all do
     classification), and whether the number of classes may differ from training.
@@ -27,6 +36,7 @@ def list_() -> None:
         ("Methods", {k: v.about for k, v in METHODS.items()}),
         ("Families", {k: v.about for k, v in FAMILIES.items()}),
         ("Experiments", {k: v.about for k, v in EXPERIMENTS.items()}),
+        ("Pretrained networks", {name: describe_network(name) for name in pretrained_names()}),
     ):
         names.add_row(Text(title, "bold"), "")
         for name, about in entries.items():
