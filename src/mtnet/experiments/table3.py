@@ -6,9 +6,9 @@
     mtnet reproduce table3-omniglot-5way-paper      (-20way-paper, table3-mini-imagenet-paper)
     ... [--methods mt-net prototypical] [--budget 60m] [--quick]
 
-On one core of a machine of 2025, a gradient method took 15 minutes for Omniglot 5-way, 5 for 20-way
-and 11 for mini-ImageNet, and its tests 1 to 4. On an older one, the MT-net's 40 000 iterations took
-about two hours, and so did the classifier of mini-ImageNet.
+On one core of a recent machine, a gradient method took 15 to 20 minutes for Omniglot 5-way, 5 for
+20-way and 11 to 13 for mini-ImageNet, and its tests 1 to 4. On an older one, the MT-net's
+40 000 iterations took about two hours, and so did the classifier of mini-ImageNet.
 
 Published: MT-net 99.5, 96.2 and 51.70 after 40 000 to 60 000 iterations of 32, 16 and 4 tasks from
 random weights. Here beta decays to zero as a cosine. For Omniglot 5-way the gradient methods start

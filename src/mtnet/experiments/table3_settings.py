@@ -49,8 +49,8 @@ PRETRAINED_20WAY: dict[str, Any] = FROM_PRETRAINED | {
     "meta_batch": 8,
     "validate_every": 250,
 }
-"""From the network of the row `prototypical` of this column. After a few small steps the outputs
-are small: without the factor, meta-training makes them larger and accuracy falls."""
+"""From a network with the settings of the row `prototypical` of this column. After a few small
+steps the outputs are small: without the factor, meta-training makes them larger and accuracy falls."""
 CONTINUED_5WAY: dict[str, Any] = {
     "init_from": "omniglot-5way-mt-net",
     "head_sd": 0.5,
