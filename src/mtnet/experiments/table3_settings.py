@@ -50,7 +50,7 @@ PRETRAINED_20WAY: dict[str, Any] = FROM_PRETRAINED | {
     "validate_every": 250,
 }
 """From a network with the settings of the row `prototypical` of this column. After a few small
-steps the outputs are small: without the factor, meta-training makes them larger and accuracy falls."""
+steps the outputs are small: without the factor, meta-training enlarges them and accuracy falls."""
 CONTINUED_5WAY: dict[str, Any] = {
     "init_from": "omniglot-5way-mt-net",
     "head_sd": 0.5,
