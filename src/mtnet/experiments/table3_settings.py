@@ -134,8 +134,8 @@ COMPARING: dict[str, Any] = (
 )
 PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "prototypical": COMPARING
-    | {"train_ways": 20, "distance_scale": 0.01, "iterations": 12_000}
-    | {"beta": 1e-3, "validate_every": 500},
+    | {"train_ways": 20, "distance_scale": 0.01, "beta": 1e-3, "validate_every": 500}
+    | {"init_from": "mini-imagenet-prototypical-12000", "augment": False, "iterations": 11_000},
     "matching": COMPARING | {"train_ways": 10, "iterations": 3_000},
     "map-ssvm": COMPARING | {"train_ways": 8, "iterations": 3_000},
     "fine-tune": FRESH | WARM | PRETRAINING | FINE_TUNING | {"iterations": 1_000},
