@@ -187,7 +187,10 @@ PARTS = (
         own=CHARACTERS | {"prototypical": MORE_PROTOTYPICAL},
         quick_iterations=300,
         paper={"ways": 20, "meta_batch": 16},
-        variants={"mt-net, random weights": ("mt-net", RANDOM_20WAY, PUBLISHED["mt-net"][1])},
+        variants={
+            f"{method}, random weights": (method, RANDOM_20WAY, PUBLISHED[method][1])
+            for method in GRADIENT_METHODS
+        },
     ),
     Part(
         "mini-imagenet",
