@@ -34,6 +34,7 @@ from mtnet.experiments.table3_settings import (
     FROM_PROTOTYPICAL,
     GRADIENT_METHODS,
     GRID,
+    MORE_PHOTOGRAPHS,
     MORE_PROTOTYPICAL,
     OMNIGLOT,
     PHOTOGRAPHS,
@@ -203,6 +204,11 @@ PARTS = (
         own=PHOTOGRAPHS,
         quick_iterations=10,
         variants={
+            "prototypical, 11000 more iterations": (
+                "prototypical",
+                MORE_PHOTOGRAPHS,
+                PUBLISHED["prototypical"][2],
+            ),
             "mt-net, 5 shots": ("mt-net", FIVE_SHOTS, None),
             "maml, 5 shots": ("maml", FIVE_SHOTS, "63.11 ± 0.92"),
             "prototypical, 5 shots": ("prototypical", FIVE_SHOT_PROTOTYPES, "68.20 ± 0.66"),

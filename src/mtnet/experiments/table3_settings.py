@@ -134,8 +134,8 @@ COMPARING: dict[str, Any] = (
 )
 PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "prototypical": COMPARING
-    | {"train_ways": 20, "distance_scale": 0.01, "beta": 1e-3, "validate_every": 500}
-    | {"init_from": "mini-imagenet-prototypical-12000", "augment": False, "iterations": 11_000},
+    | {"train_ways": 20, "distance_scale": 0.01, "iterations": 12_000}
+    | {"beta": 1e-3, "validate_every": 500},
     "matching": COMPARING | {"train_ways": 10, "iterations": 3_000},
     "map-ssvm": COMPARING | {"train_ways": 8, "iterations": 3_000},
     "fine-tune": FRESH | WARM | PRETRAINING | FINE_TUNING | {"iterations": 1_000},
@@ -146,6 +146,12 @@ PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     "meta-lstm": FRESH | {"meta_batch": 1, "iterations": 80, "validate_every": 40},
     "l-maml": {"iterations": 60, "validate_every": 30},
 }
+MORE_PHOTOGRAPHS: dict[str, Any] = {
+    "init_from": "mini-imagenet-prototypical",
+    "augment": False,
+    "iterations": 11_000,
+}
+"""The row `prototypical` trained further, without flips and shifts."""
 FIVE_SHOTS: dict[str, Any] = {"shots": 5, "iterations": 400, "validate_every": 100}
 """For gradient methods."""
 FIVE_SHOT_PROTOTYPES: dict[str, Any] = {
