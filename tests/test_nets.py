@@ -13,11 +13,11 @@ import mtnet
 from mtnet import Batch, Episode, InputError, predict
 from mtnet.core import rules
 from mtnet.core.losses import accuracy, cross_entropy
-from mtnet.core.norms import BatchNorm, freeze_batch_stats
+from mtnet.core.norms import BatchNorm, freeze_batch_stats, uses_batch_stats
 from mtnet.core.options import EPSILON
 from mtnet.nets import convolve
 from mtnet.nets.conv import Conv2d, use_eqx_conv, use_fast_conv
-from mtnet.nets.conv4 import conv4, conv_init
+from mtnet.nets.conv4 import conv4, conv_init, fold_norms
 from mtnet.nets.pooled import can_pool, conv_pool, max_pool
 
 KEY = jax.random.key(7)
@@ -316,6 +316,30 @@ def test_settling_changes_nothing_on_the_support_set(deep):
     settled = settled_on(net, x)
     assert_close(apply(settled, x), apply(net, x))
     assert_close(apply(settled, x[:1]), apply(settled, x)[:1])
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_folded_norms_are_fixed_norms(pool):
+    """Folding computes what fixed statistics compute, for other images too, one at a time."""
+    net = in_general(conv4((2, 16, 18), 3, filters=2, pool=pool))
+    x, others = normal(1, 4, 2, 16, 18), 2 * normal(2, 5, 2, 16, 18) + 1
+    folded = eqx.filter_jit(fold_norms)(net, x)
+    assert not uses_batch_stats(folded)
+    assert_close(apply(folded, others), apply(settled_on(net, x), others))
+    assert_close(apply(folded, others[:1]), apply(folded, others)[:1])
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_centred_features_have_mean_zero(pool):
+    """What the head receives does not change if all features of the batch move together."""
+    net = in_general(conv4((2, 16, 18), 3, filters=2, pool=pool, centre=True))
+    net = eqx.tree_at(lambda net: net.centre.offset, net, jnp.zeros_like(net.centre.offset))
+    x = normal(1, 4, 2, 16, 18)
+    features = eqx.tree_at(lambda net: net.head, net, eqx.nn.Identity())
+    plain = eqx.tree_at(lambda net: net.centre, features, eqx.nn.Identity())
+    raw = apply(plain, x)
+    assert_close(apply(features, x), raw - jnp.mean(raw, 0))
+    assert_close(apply(settled_on(net, x), x), apply(net, x))
 
 
 def test_settling_again_forgets_the_first_time():

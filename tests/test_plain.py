@@ -25,6 +25,9 @@ TABLES = {
 IMAGES = {
     "strides": NetSpec("conv4", (2, 9, 14), 3, 4),
     "pooling": NetSpec("conv4", (3, 35, 18), 3, 4, pool=True),
+    "centred": NetSpec("conv4", (2, 9, 14), 3, 4, centre=True),
+    "pooling, centred": NetSpec("conv4", (3, 35, 18), 3, 4, pool=True, centre=True),
+    "folded, centred": NetSpec("conv4", (3, 35, 18), 3, 4, pool=True, norms=False, centre=True),
 }
 ROWS, WAYS = 7, 3
 
@@ -62,6 +65,14 @@ def test_images_with_norms_as_part_of_their_convolution_or_of_the_batch(spec):
     together = header(spec, frozen_stats=False)
     assert plain_layers(arrays_of(net), together) is None
     assert_same(batch_outputs(arrays_of(net), together)(x), net, x)
+
+
+def test_images_without_norms_need_no_other_images():
+    spec = IMAGES["strides"]._replace(norms=False)
+    net, x = network(spec), inputs(spec)
+    for frozen in (True, False):
+        about = header(spec, frozen_stats=frozen)
+        assert_same(apply_layers(plain_layers(arrays_of(net), about), x), net, x)
 
 
 CASES = [

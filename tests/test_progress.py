@@ -64,6 +64,17 @@ def test_a_training_says_compiling_then_scores_and_the_time_left(console):
     assert len(lines) == len(set(lines))  # nothing is said twice
 
 
+def test_the_speed_of_a_resumed_training_is_positive(console):
+    """Its folder first shows where it stopped, then the checkpoint it went back to."""
+    bars = progress.Bars({"run": 1000}, console)
+    with bars:
+        for iteration in (600, 550, 560):
+            bars.reached("run", iteration)
+            time.sleep(0.01)
+        wait_for(console, "run: 560/1000  ")
+    assert "-" not in console.file.seen
+
+
 def test_a_deadline_ends_a_training_after_one_chunk(tmp_path):
     """Even if it has passed: there is something to measure, and to resume."""
     config = configure(width=2, depth=1, meta_batch=1, iterations=6, log_every=2)

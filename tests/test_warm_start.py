@@ -12,9 +12,11 @@ from helpers import assert_close, shaken
 from mtnet import Batch, InputError, predict
 from mtnet.build import build_learner, init_members
 from mtnet.config import configure
+from mtnet.core.norms import freeze_batch_stats
 from mtnet.experiments import EXPERIMENTS
 from mtnet.experiments.run import Plan
 from mtnet.methods.body import put_body, scale_body, take_body
+from mtnet.storage import networks
 from mtnet.storage.networks import load_body, save_network
 from mtnet.tasks.episodes import image_episodes, vary
 
@@ -105,6 +107,30 @@ def test_a_scaled_body_computes_the_same_and_moves_less(method):
     scaled_y, scaled_move = outputs_and_move(put_body(theta, scale_body(body, factor)))
     np.testing.assert_allclose(scaled_y, y, rtol=0.05, atol=0.05)
     np.testing.assert_allclose(scaled_move * factor**2, move, rtol=0.1)
+
+
+@pytest.mark.parametrize("source", ["mt-net", "prototypical"])
+def test_a_body_with_folded_norms_is_the_body_with_fixed_norms(source, tmp_path, monkeypatch):
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 9, 28, 28, 1), dtype=np.uint8)
+    monkeypatch.setattr(networks, "load_data", lambda config: jnp.asarray(pixels))
+    file, theta = tmp_path / "body.safetensors", shaken_theta(source)
+    save_network(file, configure(method=source, **SETTINGS), theta, {})
+    fold = {"init_from": str(file), "fold_norms": True}
+    body = load_body(configure(method="mt-net", **fold, **SETTINGS))
+    learner = build_learner(configure(method="prototypical", **fold, **SETTINGS))
+    folded = put_body(learner.init(KEY), body).net
+    x = jnp.asarray(pixels.reshape(-1, 1, 28, 28)) / 255.0
+    frozen = freeze_batch_stats(features(source, theta), x)  # as many of all, not of 256
+    np.testing.assert_allclose(predict(folded, x), predict(frozen, x), rtol=0.2, atol=0.2)
+    alone = jnp.stack([predict(folded, one[None])[0] for one in x[:3]])
+    assert_close(alone, predict(folded, x)[:3])
+
+
+def test_folded_norms_and_scales_are_of_a_body():
+    with pytest.raises(InputError, match="add init_from"):
+        configure(fold_norms=True, **SETTINGS)
+    with pytest.raises(InputError, match="remove body_scale or fold_norms"):
+        configure(fold_norms=True, init_from="x", body_scale=2.0, **SETTINGS)
 
 
 def test_another_network_is_refused(tmp_path):

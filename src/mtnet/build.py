@@ -103,7 +103,9 @@ def net_spec(config: Config, ways: int | None = None) -> NetSpec:
     x, y = _support_shapes(config)
     outputs = None if METHODS[config.method].embeds else _outputs(config, y, ways)
     if entry.images:
-        return NetSpec("conv4", x.shape[1:], outputs, net.filters, pool=net.pool)
+        centre = net.centre and outputs is not None
+        options = {"pool": net.pool, "norms": not net.fold_norms, "centre": centre}
+        return NetSpec("conv4", x.shape[1:], outputs, net.filters, **options)
     skip = entry.own and (outputs is None or dataset.has_base(config.tasks.data))
     return NetSpec("mlp", x.shape[1:], outputs, net.width, depth=net.depth, skip=skip)
 

@@ -69,6 +69,8 @@ class NetConfig:
     """Channels per convolution."""
     pool: bool = False
     """2x2 max-pooling and a head on all positions; default: stride 2 and a mean over positions."""
+    centre: bool = False
+    """Subtract the mean of the batch from the features, before the head."""
     head_sd: float | None = None
     """Standard deviation of the head's initial weights (normal). Default: Xavier uniform."""
     shared_head: bool = False
@@ -81,6 +83,9 @@ class NetConfig:
     body_scale: float = 1.0
     """Multiply the weights of that body. Norms cancel the factor, but an inner step moves the
     body less: by 1 / body_scale^2, relative to its size."""
+    fold_norms: bool = False
+    """Fold the norms of that body into its convolutions, with statistics of training images. The
+    outputs for an image then do not depend on the other images of its task, unless --centre."""
 
     def __post_init__(self) -> None:
         _check_counts(self, "width", "depth", "filters")
@@ -89,6 +94,10 @@ class NetConfig:
         _check_positive(self, "W_sd", "head_sd", "body_scale")
         if self.body_scale != 1 and not self.init_from:
             raise InputError("body_scale is for a body that training starts from: add init_from")
+        if self.fold_norms and not self.init_from:
+            raise InputError("fold_norms is for a body that training starts from: add init_from")
+        if self.fold_norms and self.body_scale != 1:
+            raise InputError("body_scale needs norms to cancel it: remove body_scale or fold_norms")
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def _is_used(name: str, family: str, method: str) -> bool:
             return classes and name in able.takes
         case "net" if name == "init_from":
             return True
-        case "net" if name == "body_scale":
+        case "net" if name in ("body_scale", "centre", "fold_norms"):
             return entry.images and able.steps
         case "net":
             return name in (IMAGE_NETS if entry.images else CURVE_NETS)

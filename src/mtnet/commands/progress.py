@@ -112,6 +112,8 @@ class Bars:
             return ""
         now = time.monotonic()
         start, began = self.first.setdefault(name, (iteration, now))
+        if iteration < start:  # a resumed training went back to its checkpoint
+            start, began = self.first[name] = iteration, now
         if iteration == start or now <= began:
             return ""
         rate = (iteration - start) / (now - began)

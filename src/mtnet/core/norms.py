@@ -61,6 +61,29 @@ class BatchNorm(eqx.Module):
         return mean, var
 
 
+class Centre(BatchNorm):
+    """x - mean + offset: a `BatchNorm` that does not divide, for features before a head."""
+
+    def __init__(self, channels: int):
+        super().__init__(channels)
+
+    def normalise(self, x: Float[Array, "... channels"], moments: BatchStats) -> Array:
+        mean, _ = self._of_batch(*moments) if self.statistics is None else self.statistics
+        return x + (self.offset - mean)
+
+
+class Offset(eqx.Module):
+    """x + offset, with the channels last: what is left of a `BatchNorm` that is folded."""
+
+    offset: Float[Array, " channels"]
+
+    def __call__(self, x: Float[Array, "... channels"]) -> Float[Array, "... channels"]:
+        return x + self.offset
+
+    def normalise(self, x: Float[Array, "... channels"], moments: BatchStats) -> Array:
+        return self(x)
+
+
 def _batch_mean(values: BatchStats) -> BatchStats:
     """The mean over the named axis "batch", with the weights of `weigh_batch` if there are any."""
     weights = _weights.get()

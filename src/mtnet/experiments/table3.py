@@ -15,8 +15,9 @@ random weights. Here beta decays to zero as a cosine. For Omniglot 5-way the gra
 from random weights, with a head of standard deviation 0.1 instead of 1. For 20-way and
 mini-ImageNet they start from networks that compare features, with a head near zero, open masks and
 a scaled body; for mini-ImageNet with 5 queries per class, three inner steps, and flipped and
-shifted images. The experiments whose names end in -paper have the published settings, unchanged,
-for the gradient methods.
+shifted images. The variants "folded norms" and "centred features" change the network. The
+experiments whose names end in -paper have the published settings, unchanged, for the gradient
+methods.
 
 Numbers for 5 shots: MAML from Finn et al. (2017), prototypical from Snell et al. (2017).
 """
@@ -27,10 +28,12 @@ from typing import Any
 from mtnet.config import Config, configure
 from mtnet.experiments.table3_notes import describe
 from mtnet.experiments.table3_settings import (
+    CENTRED,
     CHARACTERS,
     CONTINUED_5WAY,
     FIVE_SHOT_PROTOTYPES,
     FIVE_SHOTS,
+    FOLDED,
     FROM_PROTOTYPICAL,
     GRADIENT_METHODS,
     GRID,
@@ -114,7 +117,7 @@ class Part:
             alpha=config.inner.alpha,
             test={"queries": 1} | ({"ways": self.ways} if config.any_ways else {}),
             published=self.published(training, config.method),
-            steps=None if grid(config) else self.steps,  # None: as validation tasks choose
+            steps=self.steps_at_test(config),
             inner={"statistics": "transductive"},
         )
         inductive = transductive._replace(
@@ -125,9 +128,16 @@ class Part:
                 column=f"transductive after {steps} steps", published=None, steps=steps
             )
             for steps in STEPS
-            if steps != self.steps and METHODS[config.method].steps and not grid(config)
+            if steps != transductive.steps and METHODS[config.method].steps and not grid(config)
         ]
         return [transductive, inductive, *others]
+
+    def steps_at_test(self, config: Config) -> int | None:
+        """As published; for fine-tune None, as validation tasks choose; for meta-lstm as in
+        training, because its LSTM has learned that many steps."""
+        if config.method == "meta-lstm":
+            return config.inner.steps
+        return None if grid(config) else self.steps
 
     def notes(self, results: dict[str, Any]) -> list[str]:
         by_training: dict[str, dict[str, Any]] = {}
@@ -204,6 +214,11 @@ PARTS = (
         own=PHOTOGRAPHS,
         quick_iterations=10,
         variants={
+            f"{method}, {change}": (method, settings, PUBLISHED[method][2])
+            for change, settings in (("folded norms", FOLDED), ("centred features", CENTRED))
+            for method in GRADIENT_METHODS
+        }
+        | {
             "prototypical, 11000 more iterations": (
                 "prototypical",
                 MORE_PHOTOGRAPHS,

@@ -120,6 +120,17 @@ FROM_PROTOTYPICAL: dict[str, Any] = (
     }
 )
 """For gradient methods, from the network of the row `prototypical`."""
+CENTRED: dict[str, Any] = {"centre": True}
+"""The same with features of mean zero over the batch. The paper's network does not have this."""
+FOLDED: dict[str, Any] = CENTRED | {
+    "init_from": "mini-imagenet-prototypical-long",
+    "body_scale": 1.0,
+    "fold_norms": True,
+    "iterations": 3_000,
+}
+"""Also from the prototypical network that was trained longer, with its norms folded into the
+convolutions: on validation tasks, statistics of many images are better than those of a task's five.
+The only thing that an image shares with other images is the mean of their features."""
 COMPARING: dict[str, Any] = (
     WARM
     | FRESH
@@ -143,8 +154,7 @@ PHOTOGRAPHS: dict[str, dict[str, Any]] = {
     | PRETRAINING
     | FRESH
     | {"iterations": 8_000, "log_every": 50, "validate_every": 500, "alpha": 0.05, "steps": 1},
-    "meta-lstm": FRESH | {"meta_batch": 1, "iterations": 80, "validate_every": 40},
-    "l-maml": {"iterations": 60, "validate_every": 30},
+    "meta-lstm": FRESH | {"meta_batch": 1, "iterations": 5_000, "validate_every": 250},
 }
 MORE_PHOTOGRAPHS: dict[str, Any] = {
     "init_from": "mini-imagenet-prototypical",

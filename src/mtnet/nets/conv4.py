@@ -7,7 +7,8 @@ from jaxtyping import Array, Float, Key
 
 from mtnet.core.cells import Cells, Weights
 from mtnet.core.initialise import Initialise
-from mtnet.core.norms import BatchNorm
+from mtnet.core.norms import BatchNorm, Centre, Offset, freeze_batch_stats
+from mtnet.core.options import EPSILON
 from mtnet.errors import InputError
 from mtnet.nets.conv import Conv2d
 from mtnet.nets.pooled import can_pool, conv_pool, max_pool
@@ -17,7 +18,9 @@ class Conv4(eqx.Module):
     """Convolutions have no bias: the norm after them would remove it."""
 
     convolutions: list[Conv2d]
-    norms: list[BatchNorm]
+    norms: list[BatchNorm | Offset]
+    centre: Centre | eqx.nn.Identity
+    """Of the features."""
     head: eqx.nn.Linear | eqx.nn.Identity
     pool: bool = eqx.field(static=True)
 
@@ -30,11 +33,17 @@ class Conv4(eqx.Module):
             else:
                 x = norm(convolution.channels_last(x))
                 x = jax.nn.relu(max_pool(x) if self.pool else x)  # ReLU and max commute
-        return self.head(jnp.ravel(x) if self.pool else jnp.mean(x, (0, 1)))
+        return self.head(self.centre(jnp.ravel(x) if self.pool else jnp.mean(x, (0, 1))))
 
 
 def conv4(
-    shape: tuple[int, int, int], ways: int | None, *, filters: int = 64, pool: bool = False
+    shape: tuple[int, int, int],
+    ways: int | None,
+    *,
+    filters: int = 64,
+    pool: bool = False,
+    norms: bool = True,
+    centre: bool = False,
 ) -> Conv4:
     """Four convolutional modules and a head; use `initialise=conv_init(...)` to draw its weights.
 
@@ -44,6 +53,8 @@ def conv4(
         filters: Channels per convolution.
         pool: False: stride 2 and a mean over positions (Omniglot). True: 2x2 max-pooling and a
             head on all positions (mini-ImageNet, 32 filters).
+        norms: False: each norm is an offset only, as `fold_norms` leaves it.
+        centre: Subtract the mean of the batch from the features, before the head.
 
     Returns:
         The network.
@@ -67,7 +78,38 @@ def conv4(
     ]
     features = filters * (height // 16) * (width // 16) if pool else filters
     head = eqx.nn.Identity() if ways is None else eqx.nn.Linear(features, ways, key=keys[4])
-    return Conv4(convolutions, [BatchNorm(filters, axis=-1) for _ in range(4)], head, pool)
+    centred = Centre(features) if centre and ways is not None else eqx.nn.Identity()
+    blocks = [_norm(filters, norms) for _ in range(4)]
+    return Conv4(convolutions, blocks, centred, head, pool)
+
+
+def _norm(filters: int, norms: bool) -> BatchNorm | Offset:
+    return BatchNorm(filters, axis=-1) if norms else Offset(jnp.zeros(filters))
+
+
+def fold_norms(net: Conv4, x: Float[Array, "n channels height width"]) -> Conv4:
+    """The network with its norms folded into the convolutions.
+
+    Args:
+        net: A network with norms.
+        x: Images whose statistics the norms use from now on.
+
+    Returns:
+        A network with offsets in place of norms. The outputs for an image do not depend on other
+        images, unless features are centred.
+    """
+    frozen = freeze_batch_stats(net, x)
+    convolutions: list[Conv2d] = []
+    offsets: list[BatchNorm | Offset] = []
+    for convolution, norm in zip(frozen.convolutions, frozen.norms, strict=True):
+        assert isinstance(norm, BatchNorm)
+        assert norm.statistics is not None
+        mean, var = norm.statistics
+        scale = jax.lax.rsqrt(var + EPSILON)
+        weight = convolution.weight * scale[:, None, None, None]
+        convolutions.append(eqx.tree_at(lambda c: c.weight, convolution, weight))
+        offsets.append(Offset(norm.offset - mean * scale))
+    return Conv4(convolutions, offsets, net.centre, net.head, net.pool)
 
 
 def conv_init(head_sd: float | None) -> Initialise:

@@ -16,6 +16,10 @@ class NetSpec(NamedTuple):
     """Activations of a hidden cell, or filters of a convolution."""
     depth: int = 2
     pool: bool = False
+    norms: bool = True
+    """False: they are folded into the convolutions."""
+    centre: bool = False
+    """The mean of the batch is subtracted from the features, before the head."""
     skip: bool = False
     """The last input is added to the output: the network corrects a prediction. Without outputs:
     the inputs are features too."""
@@ -57,7 +61,8 @@ def _draw(plan: NetSpec) -> Any:
     if plan.kind == "conv4":
         channels, height, width = plan.inputs
         shape = (channels, height, width)
-        return conv4(shape, plan.outputs, filters=plan.width, pool=plan.pool)
+        options = {"pool": plan.pool, "norms": plan.norms, "centre": plan.centre}
+        return conv4(shape, plan.outputs, filters=plan.width, **options)
     if plan.outputs is None:
         body = perceptrons.features(plan.inputs[0], plan.width, plan.depth)
         return perceptrons.Beside(body) if plan.skip else body

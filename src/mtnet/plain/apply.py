@@ -93,6 +93,7 @@ APPLY: dict[str, Callable[..., np.ndarray]] = {
     "AdaptiveAvgPool2d": lambda x, output_size: x.mean(axis=(2, 3), keepdims=True),
     "Flatten": lambda x: x.reshape(len(x), -1),
     "BatchNorm": _apply_norm,
+    "Centre": lambda x, offset: x + (offset - x.mean(axis=0)),
     "Attention": _apply_attention,
 }
 

@@ -22,7 +22,7 @@ KERNEL, CONVOLUTIONS = 3, 4
 
 class Layer(NamedTuple):
     type: str
-    """A class of `torch.nn`, or "Attention"."""
+    """A class of `torch.nn`, "Attention", or, in networks that are not exported, "Centre"."""
     options: dict[str, Any]
     """Its arguments."""
     arrays: Arrays
@@ -42,7 +42,7 @@ def plain_layers(arrays: Arrays, about: dict[str, Any]) -> list[Layer] | None:
     spec, memory = spec_of(about), about.get("memory")
     if spec.kind == "conv4":
         frozen = about["frozen_stats"] if memory is None else memory["statistics"] == "inductive"
-        if not frozen:
+        if not frozen and (spec.norms or spec.centre):
             return None
     take = Taker(arrays, "" if memory is None else ".net")
     layers = _mlp(take, spec) if spec.kind == "mlp" else conv4_layers(take, spec, frozen=True)
@@ -137,11 +137,11 @@ def conv4_layers(take: Taker, spec: NetSpec, *, frozen: bool) -> list[Layer]:
     for i in range(CONVOLUTIONS):
         weight = take(f".convolutions[{i}].weight", spec.width, KERNEL, KERNEL, channels)
         offset = take(f".norms[{i}].offset", spec.width)
-        if frozen:
+        if spec.norms and frozen:
             mean, var = (take(f".norms[{i}].statistics[{j}]", spec.width) for j in (0, 1))
             scale = 1 / np.sqrt(var + weight.dtype.type(EPSILON))
             weight, offset = weight * scale[:, None, None, None], offset - mean * scale
-        layers += _convolution(weight, offset, size, spec.pool, frozen)
+        layers += _convolution(weight, offset, size, spec.pool, frozen or not spec.norms)
         size = [n // 2 if spec.pool else -(-n // 2) for n in size]
         channels = spec.width
     layers += [] if spec.pool else [Layer("AdaptiveAvgPool2d", {"output_size": 1}, {})]
@@ -149,8 +149,16 @@ def conv4_layers(take: Taker, spec: NetSpec, *, frozen: bool) -> list[Layer]:
     if spec.outputs is None:
         return layers
     positions = features_at(spec)
-    weight = take(".head.weight", spec.outputs, spec.width * positions[0] * positions[1])
-    return [*layers, _linear(_channels_first(weight, spec), take(".head.bias", spec.outputs))]
+    features = spec.width * positions[0] * positions[1]
+    weight, bias = take(".head.weight", spec.outputs, features), take(".head.bias", spec.outputs)
+    if spec.centre:
+        shift = take(".centre.offset", features)
+        if frozen:
+            bias = bias + weight @ (shift - take(".centre.statistics[0]", features))
+        else:
+            [shift] = _channels_first(shift[None], spec)
+            layers += [Layer("Centre", {}, {"offset": shift})]
+    return [*layers, _linear(_channels_first(weight, spec), bias)]
 
 
 def _convolution(

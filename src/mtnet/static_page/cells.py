@@ -37,6 +37,8 @@ def problem_of(network: ServedNetwork) -> str | None:
         shown = network.inputs["schema"] == to_plain(CURVE) and network.spec.kind == "mlp"
     else:
         shown = network.inputs["kind"] == "drawings" and not network.spec.pool
+    if network.spec.centre or not network.spec.norms:
+        return f"{network.name} has centred features or folded norms, which the page does not show"
     if not shown:
         return f"{network.name} is for no tab of the page: it needs drawings or curves"
     if method in known:

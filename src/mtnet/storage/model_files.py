@@ -21,6 +21,8 @@ SPEC = {
     "width": int,
     "depth": int,
     "pool": bool,
+    "norms": bool,
+    "centre": bool,
     "skip": bool,
 }
 ABOUT = {

@@ -7,16 +7,21 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from mtnet.build import build_learner, net_spec
+from mtnet.build import build_family, build_learner, load_data, net_spec
 from mtnet.config import Config, to_dict
+from mtnet.core.cells import split
 from mtnet.core.types import Batch, Learner, MetaParams
 from mtnet.errors import InputError
 from mtnet.files import fill_tree, leaves_by_name, write_arrays
 from mtnet.methods.body import Body, scale_body, take_body
-from mtnet.nets.spec import NetSpec
+from mtnet.nets.conv4 import fold_norms
+from mtnet.nets.spec import NetSpec, build_net
 from mtnet.storage.pretrained import find_file, not_its_network, read_network_file
 from mtnet.storage.run_folder import load_best_member, open_run
 from mtnet.tasks import FAMILIES
+
+IMAGES = 256
+"""Images whose statistics folded norms use."""
 
 
 class TrainedNetwork(NamedTuple):
@@ -85,14 +90,34 @@ def load_body(config: Config) -> Body | None:
         return None
     source = find_network(config.net.init_from)
     mine, theirs = net_spec(config), net_spec(source.config)
-    if mine._replace(outputs=None) != theirs._replace(outputs=None):
+    if _body(mine, config) != _body(theirs, config):
         name = config.net.init_from
         raise InputError(
             f"init_from: {name} is {_described(theirs)}; this network is {_described(mine)}"
         )
+    if config.net.fold_norms and theirs.norms:
+        return _fold_norms(source, config)
     same_method = source.config.method == config.method
     body = take_body(source.theta, mine.head, same_method=same_method)
     return scale_body(body, config.net.body_scale)
+
+
+def _fold_norms(source: TrainedNetwork, config: Config) -> Body:
+    """The body without norms, for any method; statistics are those of `IMAGES` training images."""
+    spec = net_spec(source.config)
+    body = take_body(source.theta, spec.head)
+    net = build_net(spec._replace(outputs=None))
+    family = build_family(config, load_data(config), augment=config.tasks.augment)
+    per_task = len(jax.eval_shape(family.draw, jax.random.key(0)).support.y)
+    keys = jax.random.split(jax.random.key(0), -(-IMAGES // per_task))
+    x = jax.jit(jax.vmap(lambda key: family.draw(key).support.x))(keys)
+    parts = split(fold_norms(split(net).join(body.W, body.rest), x.reshape(-1, *spec.inputs)))
+    return Body(parts.W, parts.rest, {})
+
+
+def _body(spec: NetSpec, config: Config) -> NetSpec:
+    """What two networks must share; norms may be folded on the way from one to the other."""
+    return spec._replace(outputs=None, centre=False, norms=spec.norms and not config.net.fold_norms)
 
 
 def _described(spec: NetSpec) -> str:
