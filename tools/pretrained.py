@@ -23,7 +23,15 @@ from mtnet.storage.networks import TrainedNetwork, load_network, network_of_run,
 from mtnet.storage.run_folder import open_run, read_metrics
 
 FOLDER = Path(__file__).parent.parent / "src" / "mtnet" / "pretrained"
-TRAINING = ("iterations", "iterations_planned", "measured_at", "minutes")
+TRAINING = (
+    "iterations",
+    "iterations_planned",
+    "per_iteration",
+    "measured_at",
+    "minutes",
+    "init_from",
+    "statistics_in_training",
+)
 """What a header says about the training, kept when a file is measured again."""
 LARGEST = 3_000_000
 """Bytes of a file, at most."""
