@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-TRAIN = "train --family omniglot --method mt-net --iterations 1 --log-every 1 --validate-every None"
+TRAIN = "train --family omniglot --method mt-net --iterations 2 --log-every 1 --validate-every 2"
 POLL_SECONDS = 0.02
 
 

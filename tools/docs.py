@@ -18,6 +18,7 @@ keeps its count of decimals. A table stands between `<!-- KIND ARGUMENTS -->` an
     <!-- rows bench_sine | network: {contender} | ms: {ms_per_step:.2f} -->   one line per row
     <!-- rows bench_scale/growth | ... -->          of another list than "rows"
     <!-- notes figure4 -->                          the notes (those that start with a text)
+    <!-- curves table1 | 25 50 75 100 -->           validation after so many percent of a training
 """
 
 import json
@@ -35,7 +36,7 @@ from mtnet.report.tables import grid
 
 ROOT = Path(__file__).parent.parent
 NUMBER = re.compile(r"(?P<text>-?\d[\d.]*(?: ± \d[\d.]*)?)<!--(?P<path>[\w-]+/[^>]+)-->")
-BLOCK = re.compile(r"(<!-- (grid|steps|rows|notes) ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (grid|steps|rows|notes|curves) ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @cache
@@ -126,11 +127,25 @@ def notes(name: str, start: str = "") -> str:
     return "\n\n".join(n for n in results(name)["notes"] if n.startswith(start)) + "\n"
 
 
+def curves_table(name: str, percentages: str) -> str:
+    """Per training: its minutes, and the validation score after these parts of its iterations."""
+    parts = [int(part) for part in percentages.split()]
+    lines = []
+    for training, points in results(name)["curves"].items():
+        if points:
+            ends = [part / 100 * points[-1]["iteration"] for part in parts]
+            reached = [next(p for p in points if p["iteration"] >= end) for end in ends]
+            scores = [f"{p['validation'][0]:.1f}" for p in reached]
+            lines.append([training, f"{points[-1]['minutes']:g}", *scores])
+    return table(["training", "minutes", *(f"{part} %" for part in parts)], lines)
+
+
 KINDS: dict[str, Callable[..., str]] = {
     "grid": grid_table,
     "steps": steps_table,
     "rows": rows_table,
     "notes": notes,
+    "curves": curves_table,
 }
 
 

@@ -1,5 +1,6 @@
 """Results as tables: one row per method."""
 
+import re
 from typing import Any
 
 
@@ -23,7 +24,7 @@ def grid(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     If each method is one training, two more columns say how long it took and how it was tested.
     """
     rows = results["rows"]
-    columns = list(dict.fromkeys(row["column"] for row in rows))
+    columns = sorted(dict.fromkeys(row["column"] for row in rows), key=_steps_of)
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells = {(row["method"], row["column"]): row for row in rows}
     one_training = len({(row["method"], row["training"]) for row in rows}) == len(methods)
@@ -41,6 +42,13 @@ def grid(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
     header = ["method", *columns, *(["trained", "tested on"] if described else [])]
     return header, [[m, *(cell(m, c) for c in columns), *about(m)] for m in methods]
+
+
+def _steps_of(column: str) -> int:
+    """10 for `transductive after 10 steps`; 0 for columns without a number of steps, which come
+    first in the order of the rows."""
+    found = re.search(r"after (\d+) steps?$", column)
+    return int(found[1]) if found else 0
 
 
 def _trained(row: dict[str, Any]) -> str:
