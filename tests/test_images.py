@@ -19,6 +19,7 @@ from mtnet.commands.common import duration
 from mtnet.config import Config, configure
 from mtnet.experiments import EXPERIMENTS, run as experiments
 from mtnet.experiments.page import report
+from mtnet.report.tables import grid
 from mtnet.storage.networks import save_network
 from mtnet.storage.run_folder import create_run, load_best, load_latest, read_metrics
 from mtnet.training.loop import train
@@ -109,6 +110,10 @@ def test_results_and_page_of_a_table(run, tmp_path):
     }
     results["notes"] = experiment.notes(results)
     assert "6 iterations" in results["notes"][0]
+    header, _ = grid(results | {"rows": rows[::-1]})  # in the order of steps, not of rows
+    assert [c for c in header if "after" in c] == [
+        f"transductive after {steps} steps" for steps in (5, 10)
+    ]
     page = report(experiment, json.loads(json.dumps(results)), runs)
     assert page.count("<img") == 5
     assert "1 query image per class" in page

@@ -36,7 +36,9 @@ from mtnet.report.tables import grid
 
 ROOT = Path(__file__).parent.parent
 NUMBER = re.compile(r"(?P<text>-?\d[\d.]*(?: ± \d[\d.]*)?)<!--(?P<path>[\w-]+/[^>]+)-->")
-BLOCK = re.compile(r"(<!-- (grid|steps|rows|notes|curves) ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- (grid|steps|rows|notes|curves) ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL
+)
 
 
 @cache
