@@ -38,8 +38,7 @@ class TaskConfig:
     rotations: bool = False
     """Rotate classes by 90, 180 and 270 degrees: each rotation is a new class."""
     augment: bool = False
-    """Flip and shift the images of meta-training at random; with rotations, distort them a little
-    instead."""
+    """Flip and shift the images of meta-training at random."""
     order: int = 2
     """Order of the polynomials."""
     x_max: float = 5.0

@@ -94,12 +94,9 @@ CHARACTERS: dict[str, dict[str, Any]] = {
 }
 MORE_PROTOTYPICAL: dict[str, Any] = CHARACTERS["prototypical"] | {
     "init_from": "omniglot-any-prototypical",
-    "ways": 20,
-    "augment": True,
     "iterations": 8_000,
 }
-"""For 20 ways: the network of 5 ways, which takes any number of classes, trained further with
-distorted images."""
+"""For 20 ways: the network of 5 ways, which takes any number of classes, trained further."""
 CLASSIFIER = "nearest-neighbour"
 """The training of all classes at once; its network is `mini-imagenet-classifier`."""
 WARM: dict[str, Any] = {

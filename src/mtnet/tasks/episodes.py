@@ -4,16 +4,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Key
 
 from mtnet.core.losses import accuracy, cross_entropy
 from mtnet.core.types import Batch, Episode, Family
 from mtnet.errors import InputError
 from mtnet.tasks.sine import check_sizes
-
-REACH = 0.15
-"""Of the entries of `distort`'s matrix; half of it, in image sizes, of its shifts."""
 
 
 def image_episodes(
@@ -37,8 +33,7 @@ def image_episodes(
         queries: Query examples per class; no image is both.
         rotations: Rotate each class of a task by 0, 90, 180 or 270 degrees, which makes four
             classes of one; two of them never occur in one task.
-        augment: Change each image at random, for training: flip and shift it (`vary`), or with
-            rotations, where a mirrored character is another one, `distort` it.
+        augment: Flip and shift each image at random (`vary`), for training.
 
     Returns:
         The family.
@@ -54,7 +49,7 @@ def image_episodes(
         if rotations:
             x = jax.vmap(turn)(x, jax.random.randint(to_turns, (ways,), 0, 4))
         if augment:
-            x = (distort if rotations else vary)(jax.random.fold_in(key, 1), x)
+            x = vary(jax.random.fold_in(key, 1), x)
         return as_episode(x, shots)
 
     return Family("episodes", sample, cross_entropy, accuracy)
@@ -77,7 +72,7 @@ def all_classes(
             turns = jax.random.randint(to_turns, (count,), 0, 4)
             x, y = jax.vmap(turn)(x[:, None], turns)[:, 0], 4 * y + turns
         if augment:
-            x = (distort if rotations else vary)(jax.random.fold_in(key, 1), x)
+            x = vary(jax.random.fold_in(key, 1), x)
         batch = Batch(as_floats(x), y)
         return Episode(batch, batch)
 
@@ -149,32 +144,6 @@ def vary(key: Key[Array, ""], images: Array) -> Array:
         ]
         padded = jnp.pad(image, [(reach[0],) * 2, (reach[1],) * 2, (0, 0)], mode="reflect")
         return jax.lax.dynamic_slice(padded, (*first, 0), image.shape)
-
-    return jax.vmap(one)(jax.random.split(key, len(flat)), flat).reshape(images.shape)
-
-
-def distort(key: Key[Array, ""], images: Array) -> Array:
-    """Turn, stretch, slant and shift each image a little, at random, as handwriting varies.
-
-    Args:
-        key: Random key.
-        images: (..., height, width, channels).
-
-    Returns:
-        Images of the same shape and type; what is uncovered continues the edge.
-    """
-    shape = images.shape[-3:]
-    flat = images.reshape(-1, *shape)
-    size = jnp.array(shape[:2])
-    grid = jnp.stack(jnp.indices(shape[:2]), -1) - (size - 1) / 2
-
-    def one(key: Key[Array, ""], image: Array) -> Array:
-        to_matrix, to_shift = jax.random.split(key)
-        matrix = jnp.eye(2) + jax.random.uniform(to_matrix, (2, 2), minval=-REACH, maxval=REACH)
-        shift = size * jax.random.uniform(to_shift, (2,), minval=-REACH / 2, maxval=REACH / 2)
-        rows, columns = jnp.moveaxis(grid @ matrix.T + shift + (size - 1) / 2, -1, 0)
-        sample = lambda channel: map_coordinates(channel, [rows, columns], 1, "nearest")  # noqa: E731
-        return jax.vmap(sample, -1, -1)(image.astype(float)).astype(image.dtype)
 
     return jax.vmap(one)(jax.random.split(key, len(flat)), flat).reshape(images.shape)
 
