@@ -18,7 +18,8 @@ keeps its count of decimals. A table stands between `<!-- KIND ARGUMENTS -->` an
     <!-- rows bench_sine | network: {contender} | ms: {ms_per_step:.2f} -->   one line per row
     <!-- rows bench_scale/growth | ... -->          of another list than "rows"
     <!-- notes figure4 -->                          the notes (those that start with a text)
-    <!-- curves table1 | 25 50 75 100 -->           validation after so many percent of a training
+    <!-- curves table1 | 25 50 75 100 | maml -->    validation after so many percent of a training
+                                                    (of these methods)
 """
 
 import json
@@ -129,12 +130,12 @@ def notes(name: str, start: str = "") -> str:
     return "\n\n".join(n for n in results(name)["notes"] if n.startswith(start)) + "\n"
 
 
-def curves_table(name: str, percentages: str) -> str:
+def curves_table(name: str, percentages: str, methods: str = "") -> str:
     """Per training: its minutes, and the validation score after these parts of its iterations."""
-    parts = [int(part) for part in percentages.split()]
+    parts, names = [int(part) for part in percentages.split()], methods.split()
     lines = []
     for training, points in results(name)["curves"].items():
-        if points:
+        if points and (not names or training.partition(",")[0] in names):
             ends = [part / 100 * points[-1]["iteration"] for part in parts]
             reached = [next(p for p in points if p["iteration"] >= end) for end in ends]
             scores = [f"{p['validation'][0]:.1f}" for p in reached]

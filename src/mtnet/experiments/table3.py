@@ -45,6 +45,7 @@ from mtnet.experiments.table3_settings import (
     PROTOCOL,
     PUBLISHED,
     RANDOM_20WAY,
+    START_FOLDED,
     STEPS,
 )
 from mtnet.experiments.types import Experiment, Row
@@ -219,6 +220,7 @@ PARTS = (
             for method in GRADIENT_METHODS
         }
         | {
+            "maml, folded norms, 1 iteration": ("maml", START_FOLDED, None),
             "prototypical, 11000 more iterations": (
                 "prototypical",
                 MORE_PHOTOGRAPHS,

@@ -131,6 +131,8 @@ FOLDED: dict[str, Any] = CENTRED | {
 """Also from the prototypical network that was trained longer, with its norms folded into the
 convolutions: on validation tasks, statistics of many images are better than those of a task's five.
 The only thing that an image shares with other images is the mean of their features."""
+START_FOLDED: dict[str, Any] = FOLDED | {"iterations": 1, "log_every": 1, "validate_every": 1}
+"""The network that the row of MAML starts from: one iteration changes next to nothing."""
 COMPARING: dict[str, Any] = (
     WARM
     | FRESH
