@@ -75,6 +75,14 @@ def test_the_speed_of_a_resumed_training_is_positive(console):
     assert "-" not in console.file.seen
 
 
+def test_trainings_seen_from_their_folders_say_that_they_compile_and_are_measured(console):
+    with (bars := progress.Bars({"run": 10}, console)):
+        bars.reached("run", 0)
+        wait_for(console, f"run: 0/10  {progress.COMPILING}  (")
+        bars.reached("run", 10)
+        wait_for(console, f"run: 10/10  {progress.MEASURING}  (")
+
+
 def test_a_deadline_ends_a_training_after_one_chunk(tmp_path):
     """Even if it has passed: there is something to measure, and to resume."""
     config = configure(width=2, depth=1, meta_batch=1, iterations=6, log_every=2)

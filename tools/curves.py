@@ -20,6 +20,8 @@ PARTS = {
 }
 """Title and ways; trainings that are validated on tasks of other ways are not shown."""
 METHODS = ("maml", "meta-sgd", "t-net", "mt-net", "prototypical", "matching", "map-ssvm")
+OTHER = ("random weights", "folded norms")
+"""Variants that are shown too, dashed."""
 
 
 def main() -> None:
@@ -27,14 +29,16 @@ def main() -> None:
     for axes, (part, about) in zip(figure.subplots(1, len(PARTS)), PARTS.items(), strict=True):
         results = json.loads((ROOT / "results" / f"table3-{part}.json").read_text())
         title, ways = about
-        for i, method in enumerate(METHODS):
-            if results["protocol"]["trainings"].get(method, {}).get("ways") != ways:
-                continue
-            points = [(p["iteration"], p["validation"][0]) for p in results["curves"][method]]
-            axes.plot(*zip(*points, strict=True), marker=".", lw=1.2, label=method, **line(i))
+        for name, curve in results["curves"].items():
+            method, _, variant = name.partition(", ")
+            shown = method in METHODS and variant in ("", *OTHER)
+            if shown and results["protocol"]["trainings"][name]["ways"] == ways:
+                points = [(p["iteration"], p["validation"][0]) for p in curve]
+                style = line(METHODS.index(method)) | ({"ls": "--"} if variant else {})
+                axes.plot(*zip(*points, strict=True), marker=".", lw=1.2, label=name, **style)
         axes.set(title=f"{title}, {ways} ways", xlabel="iterations")
         axes.grid(alpha=0.3, which="both", lw=0.4)
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=7, loc="lower right")
     figure.axes[0].set(ylabel="validation accuracy (%)")
     figure.savefig(ROOT / "docs" / "img" / "table3.png", dpi=110)
 

@@ -70,7 +70,8 @@ class NetConfig:
     pool: bool = False
     """2x2 max-pooling and a head on all positions; default: stride 2 and a mean over positions."""
     centre: bool = False
-    """Subtract the mean of the batch from the features, before the head."""
+    """Subtract the mean of the batch from the features, before the head: for queries that of the
+    queries, with inductive statistics that of the support set."""
     head_sd: float | None = None
     """Standard deviation of the head's initial weights (normal). Default: Xavier uniform."""
     shared_head: bool = False

@@ -25,6 +25,7 @@ from mtnet.training.loop import Progress as Step
 EVERY = 15.0
 """Seconds between two plain lines, without a terminal."""
 COMPILING = "compiling, then the first iterations"
+MEASURING = "measuring"
 
 
 def say(console: Console, text: str) -> None:
@@ -98,8 +99,9 @@ class Bars:
         self._move(name, step.iteration, f"{score}{self.validation}")
 
     def reached(self, name: str, iteration: int) -> None:
-        """Show an iteration, as read from a run folder."""
-        self._move(name, iteration, "")
+        """Show an iteration, as read from a run folder; finished trainings are measured."""
+        waiting = {0: COMPILING, self.totals[name]: MEASURING}
+        self._move(name, iteration, waiting.get(iteration, ""))
 
     def _move(self, name: str, iteration: int, note: str) -> None:
         note = f"{note}{self._speed(name, iteration)}".strip()
@@ -108,7 +110,7 @@ class Bars:
 
     def _speed(self, name: str, iteration: int) -> str:
         """Iterations per second since it began to move, and the time that is left."""
-        if not iteration:  # waiting or compiling
+        if iteration in (0, self.totals[name]):  # waiting, compiling or finished
             return ""
         now = time.monotonic()
         start, began = self.first.setdefault(name, (iteration, now))
@@ -126,6 +128,7 @@ class Bars:
         """A line per training that moved; if none did, that it is still running."""
         moved = [name for name in self.totals if self.at[name] != self.printed.get(name, 0)]
         waiting = [name for name in self.totals if self.at[name] < self.totals[name]]
+        waiting += [name for name, note in self.notes.items() if note == MEASURING]
         elapsed = "" if moved else f"  ({time_text(seconds)})"
         self.printed |= self.at
         return [self._line(name) + elapsed for name in moved or waiting[:1]]
