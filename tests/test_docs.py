@@ -206,7 +206,11 @@ def mt_net_of_5_ways():
     return rows("table3-omniglot-5way", method="mt-net", column="transductive")[0]
 
 
-TEN = "10-shot, meta-batch 25"
+def random_20way(method, column="transductive"):
+    return mean("table3-omniglot-20way", f"{method}, random weights", column)
+
+
+TEN, MINI = "10-shot, meta-batch 25", "table3-mini-imagenet"
 STATEMENTS = {
     "No mean is above the paper's mean plus its interval.": lambda: all(
         row["mean"] <= sum(map(float, row["published"].split(" ± ")))
@@ -239,8 +243,24 @@ STATEMENTS = {
         for method in ("m-net", "m-net-full")
         for row in rows("table1", method=method, column=TEN)
     ),
-    "MT-net has the highest accuracy of the four; its interval overlaps with those of MAML and "
-    "Meta-SGD, not with that of T-net.": lambda: all(
+    "If norms are inductive, T-net is nearly two points above MAML, and MT-net is not above "
+    "T-net.": lambda: (
+        1.5 < random_20way("t-net", "inductive") - random_20way("maml", "inductive") < 2
+        and random_20way("mt-net", "inductive") < random_20way("t-net", "inductive")
+    ),
+    "is two points above T-net, and T-net above MAML, on the same test tasks, if norms are "
+    "transductive.": lambda: (
+        2 < random_20way("mt-net") - random_20way("t-net") < 2.5
+        and random_20way("t-net") > random_20way("maml")
+    ),
+    "about two points above `prototypical` with transductive norms, about one point below it "
+    "with inductive ones.": lambda: all(
+        abs(mean(MINI, f"{m}, 5 shots", c) - mean(MINI, "prototypical, 5 shots", c) - gain) < 0.4
+        for m in ("maml", "mt-net")
+        for c, gain in (("transductive", 2), ("inductive", -0.8))
+    ),
+    "MT-net has the highest transductive accuracy of the four; its interval overlaps with those of "
+    "MAML and Meta-SGD, not with that of T-net.": lambda: all(
         mean("table3-omniglot-5way", method, "transductive") < mt_net_of_5_ways()["mean"]
         and overlap(row, mt_net_of_5_ways()) == (method != "t-net")
         for method in ("maml", "meta-sgd", "t-net")
