@@ -143,6 +143,7 @@ def test_every_setting_is_a_flag_of_some_family():
         ("fit --images DIR --width 3", "--width changes nothing for prototypical on images tasks"),
         ("evaluate .", ". is not a run folder"),
         ("reproduce tabel1", "did you mean table1?"),
+        ("reproduce table3-mini", "one of table3-mini-imagenet, table3-mini-imagenet-paper?"),
         ("reproduce table1 --seeds 0", "seeds must be at least 1"),
     ],
 )

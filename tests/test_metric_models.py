@@ -233,6 +233,11 @@ def test_images_start_from_the_network_for_their_kind(tmp_path, monkeypatch, cap
         choose_start(mine.replace(init_from="other"), start, 84, random=True)
 
 
+def test_nothing_is_said_before_a_folder_is_found(capsys):
+    assert main(["fit", "--images", "nowhere"]) == 2
+    assert capsys.readouterr() == ("", "mtnet: there is no folder nowhere\n")
+
+
 def test_baselines_of_images():
     """Histograms ignore places; logistic regression in the span of the rows is that on pixels."""
     random = np.random.default_rng(0)

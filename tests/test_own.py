@@ -298,6 +298,7 @@ def test_other_bad_input_is_told_in_one_line(capsys, fitted):
     fails(capsys, ["adapt", seen, "new.csv", "--out", "m"], "this run needs a folder")
     fails(capsys, ["adapt", run, "new.csv", "--out", "no/m"], "there is no folder no")
     fails(capsys, ["predict", run, "new.csv"], "not a model")
+    fails(capsys, ["predict", "none", "new.csv"], "there is no file none.safetensors")
     assert main(["adapt", run, "new.csv", "--out", "m"]) == 0
     fails(capsys, ["predict", "m.safetensors", "few/one/0.png"], "predicts for one table")
 

@@ -78,6 +78,20 @@ def test_a_pretrained_network_is_loaded_by_name():
     assert mtnet.predict(model, jnp.zeros((2, 1, 28, 28))).shape == (2, 5)
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "says"),
+    [
+        ((5, 3, 84, 84), jnp.arange(5), r"\(5, 3, 84, 84\); .* takes \(examples, 1, 28, 28\)"),
+        ((1, 28, 28), 0, r"x has shape \(1, 28, 28\)"),
+        ((1, 1, 28, 28), 0, "y is 0: give an array"),
+    ],
+    ids=["size", "one", "label"],
+)
+def test_examples_that_do_not_fit_a_network_are_one_line(unchecked, x, y, says):
+    with pytest.raises(mtnet.InputError, match=says):
+        mtnet.load("omniglot-any-prototypical").adapt(jnp.zeros(x), y)
+
+
 def test_a_pretrained_network_adapts_to_as_many_classes_as_there_are():
     x = jax.random.uniform(jax.random.key(0), (7, 1, 28, 28))
     model = mtnet.load("omniglot-any-prototypical").adapt(x, jnp.arange(7))

@@ -53,9 +53,12 @@ def check_name(what: str, name: str, known: Iterable[str]) -> None:
 
 
 def suggest(name: str, known: Iterable[str], cutoff: float = 0.5, quote: str = "") -> str:
-    """`did you mean x?`, or the list of known names if none is close."""
+    """`did you mean x?`, all names that begin so, or the list of known names if none is close."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    longer = [n for n in names if name and n.startswith(name)]
+    if len(longer) > 1:
+        return f"did you mean one of {', '.join(f'{quote}{n}{quote}' for n in longer)}?"
+    close = longer or difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     if close:
         return f"did you mean {quote}{close[0]}{quote}?"
     return f"there are: {', '.join(names)}"

@@ -70,6 +70,8 @@ def read_arrays(path: Path, *kinds: str) -> tuple[Arrays, Header]:
         arrays, header = unpack(path)
     except (SafetensorError, TypeError) as error:  # TypeError: a type that NumPy does not have
         raise InputError(f"cannot read {path}: not a file of mtnet, or cut off ({error})") from None
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error}") from None
     except ValueError as error:

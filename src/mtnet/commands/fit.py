@@ -26,6 +26,7 @@ from mtnet.errors import InputError, check_name
 from mtnet.methods import METHODS
 from mtnet.training.cluster import choose_launch
 from mtnet.userdata.base import Base
+from mtnet.userdata.image_folder import images_by_class
 from mtnet.userdata.schema import Missing
 
 RESEARCH = (
@@ -200,6 +201,7 @@ def fit_images(default: Config, flags: Any, start: Start) -> Callable[..., None]
         check_positive(size=size)
         together = choose_launch(processes, restart=restart)
         config = default.replace(seeds=(seed,), **flat_values(settings))
+        images_by_class(images)  # a wrong folder is an error before anything is printed
         config = choose_start(config, start, size, random_weights)
         prepare = lambda: read_image_folder(images, config, size)  # noqa: E731
         seconds = duration(budget)

@@ -41,8 +41,17 @@ class TrainedNetwork(NamedTuple):
 
         Images may have any number of classes, 0, 1, ..., if the network was trained for that.
         """
+        self._check_examples(x, y)
         learner = self._learner_of(y) if FAMILIES[self.config.family].images else self.learner
         return learner.adapt(self.theta, Batch(x, y), jax.random.key(seed))
+
+    def _check_examples(self, x: Array, y: Array) -> None:
+        found, wanted = np.shape(x), net_spec(self.config).inputs
+        if found[1:] != wanted:
+            takes = ", ".join(map(str, ("examples", *wanted)))
+            raise InputError(f"x has shape {found}; this network takes ({takes})")
+        if np.ndim(y) == 0 or not hasattr(y, "shape"):
+            raise InputError(f"y is {y!r}: give an array with one target per example")
 
     def _learner_of(self, y: Array) -> Learner:
         """The learner of a task with the classes of y."""
