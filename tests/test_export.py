@@ -214,7 +214,7 @@ def test_the_command_writes_every_format(model, capsys):
         ([".", "--to", "onnx"], "adapt it with mtnet adapt"),
         (["model", "a", "b", "--to", "json"], "unexpected argument 'b'"),
         (["model", "no/such/folder.json", "--to", "json"], "there is no folder"),
-        (["model.csv", "--to", "json"], "cannot read"),
+        (["model.csv", "--to", "json"], "there is no file model.csv.safetensors"),
         (["model", "--to", "jsn"], "no format called 'jsn'; did you mean json?"),
         (["model", "--to", "pdf"], "there are: onnx, torch, safetensors, json, huggingface"),
     ],
