@@ -25,7 +25,7 @@ OTHER = ("random weights", "folded norms")
 
 
 def main() -> None:
-    figure = Figure(figsize=(12, 4), layout="constrained")
+    figure = Figure(figsize=(12, 5.4), layout="constrained")
     for axes, (part, about) in zip(figure.subplots(1, len(PARTS)), PARTS.items(), strict=True):
         results = json.loads((ROOT / "results" / f"table3-{part}.json").read_text())
         title, ways = about
