@@ -186,6 +186,7 @@ PARTS = (
         quick_iterations=300,
         variants={
             "mt-net, 40000 iterations": ("mt-net", {"iterations": 40_000}, PUBLISHED["mt-net"][0]),
+            "mt-net, 80000 iterations": ("mt-net", {"iterations": 80_000}, PUBLISHED["mt-net"][0]),
             "mt-net, 20000 more iterations": ("mt-net", CONTINUED_5WAY, PUBLISHED["mt-net"][0]),
         },
     ),
@@ -202,6 +203,13 @@ PARTS = (
         variants={
             f"{method}, random weights": (method, RANDOM_20WAY, PUBLISHED[method][1])
             for method in GRADIENT_METHODS
+        }
+        | {
+            "mt-net, random weights, 60000 iterations": (
+                "mt-net",
+                RANDOM_20WAY | {"iterations": 60_000},
+                PUBLISHED["mt-net"][1],
+            ),
         },
     ),
     Part(
