@@ -34,6 +34,7 @@ from mtnet.experiments.table3_settings import (
     FIVE_SHOT_PROTOTYPES,
     FIVE_SHOTS,
     FOLDED,
+    FOLDED_PROTOTYPES,
     FROM_PROTOTYPICAL,
     GRADIENT_METHODS,
     GRID,
@@ -229,6 +230,11 @@ PARTS = (
         }
         | {
             "maml, folded norms, 1 iteration": ("maml", START_FOLDED, None),
+            "prototypical, folded norms": (
+                "prototypical",
+                FOLDED_PROTOTYPES,
+                PUBLISHED["prototypical"][2],
+            ),
             "prototypical, 11000 more iterations": (
                 "prototypical",
                 MORE_PHOTOGRAPHS,

@@ -164,6 +164,15 @@ MORE_PHOTOGRAPHS: dict[str, Any] = {
     "iterations": 11_000,
 }
 """The row `prototypical` trained further, without flips and shifts."""
+FOLDED_PROTOTYPES: dict[str, Any] = {
+    "init_from": "mini-imagenet-prototypical-long",
+    "fold_norms": True,
+    "beta": 3e-4,
+    "iterations": 3_000,
+    "validate_every": 250,
+}
+"""The same start and number of iterations as the gradient methods with folded norms. Without norms,
+an embedding does not depend on other images: both protocols are one."""
 FIVE_SHOTS: dict[str, Any] = {"shots": 5, "iterations": 400, "validate_every": 100}
 """For gradient methods."""
 FIVE_SHOT_PROTOTYPES: dict[str, Any] = {
