@@ -30,7 +30,7 @@ bench: .venv-bench/ready
 	taskset -c 0 $(BENCH)/python bench/adapt.py
 	$(BENCH)/python bench/images.py
 	$(BENCH)/python bench/embedding.py
-	taskset -c 0 $(BENCH)/python bench/pooled.py
+	taskset -c 0 $(BENCH)/python bench/layers.py
 	$(BENCH)/python bench/processes.py
 	$(BENCH)/python bench/start.py
 	$(BENCH)/python bench/scale.py

@@ -15,7 +15,7 @@ from mtnet.core.inner import Theta
 from mtnet.core.outer import init_state, meta_gradient, run_meta_steps
 from mtnet.core.types import Family, Learner
 from mtnet.methods import learner as gradient
-from mtnet.nets import conv4
+from mtnet.nets import conv4, convolve
 
 MT_NET, MAML, PLAIN = "mtnet mt-net", "mtnet maml", "mtnet mt-net, T on matrices only"
 LAYERS = ", layer by layer"
@@ -49,6 +49,15 @@ def without_probes() -> Iterator[None]:
 def layer_by_layer() -> Iterator[None]:
     """Networks traced in here do not use `mtnet.nets.pooled`: the first block is layer by layer."""
     with patch.object(conv4, "can_pool", lambda conv, shape: False):
+        yield
+
+
+@contextmanager
+def all_at_once() -> Iterator[None]:
+    """Programs compiled in here convolve all images at once, of any size, in derivatives too."""
+    whole = patch.object(convolve, "_in_chunks", lambda function, x, entries: function(x))
+    as_is = patch.object(convolve, "_enlarge", lambda x, at, gaps: (x, at.padding))
+    with whole, as_is:
         yield
 
 

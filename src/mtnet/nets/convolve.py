@@ -10,6 +10,7 @@ All this is for CPUs. The libraries of accelerators have fast grouped convolutio
 `jax.vmap` makes of XLA's own convolution; there, it is used as it is (`on_accelerator`).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
 CACHE = 2**18
-"""Largest number of entries in patches that are computed at once."""
+"""Largest number of entries in images or patches that are computed at once."""
 
 Images = Float[Array, "_n _height _width _channels"]
 Kernels = Float[Array, "_out _height _width _in"]
@@ -77,7 +78,13 @@ def _turned(g: Images, W: Kernels, *, at: Geometry) -> Images:
     after = [n + r - s - b for n, r, s, b in zip(at.size, reach, spread, before, strict=True)]
     turned = jnp.transpose(jnp.flip(W, (1, 2)), (1, 2, 0, 3))
     full = at._replace(stride=(1, 1), padding=tuple(zip(before, after, strict=True)))
-    return _convolution(g, turned, full, gaps=at.stride)
+
+    def convolution(g: Images) -> Images:
+        return _convolution(g, turned, full, gaps=at.stride)
+
+    if at.stride == (1, 1):
+        return convolution(g)
+    return _in_chunks(convolution, g, at.size[0] * at.size[1] * W.shape[-1])  # XLA copies x
 
 
 def _kernels(x: Images, g: Images, *, at: Geometry) -> Kernels:
@@ -85,7 +92,8 @@ def _kernels(x: Images, g: Images, *, at: Geometry) -> Kernels:
     places = at.kernel[0] * at.kernel[1] * channels
 
     def product(x: Array, g: Array) -> Array:
-        return g.reshape(-1, out).T @ patches(x, at).reshape(-1, places)
+        p, g = patches(x, at).reshape(-1, places), g.reshape(-1, out)
+        return g.T @ p if out <= places else (p.T @ g).T
 
     def add(total: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
         return total + product(*pair), None
@@ -99,22 +107,47 @@ def _kernels(x: Images, g: Images, *, at: Geometry) -> Kernels:
     return W.reshape(out, *at.kernel, channels)
 
 
+def _in_chunks(function: Callable[[Images], Images], x: Images, entries: int) -> Images:
+    """The function of a batch, of as many images at a time as fit in the cache with its result."""
+    n = _chunk(len(x), entries)
+    if n == len(x):
+        return function(x)
+    y = jax.lax.map(function, x.reshape(-1, n, *x.shape[1:]))
+    return y.reshape(-1, *y.shape[2:])
+
+
 def _chunk(images: int, entries: int) -> int:
-    """Images whose patches, of so many entries each, are computed at once: a divisor of all."""
+    """Images, of so many entries each, that are computed at once: a divisor of all."""
     most = max(1, CACHE // entries)
     return max(n for n in range(1, min(most, images) + 1) if images % n == 0)
 
 
 def _convolution(x: Images, W: Array, at: Geometry, gaps: tuple[int, ...] = (1, 1)) -> Array:
+    x, padding = _enlarge(x, at, gaps)
     return jax.lax.conv_general_dilated(
         x,
         W,
         at.stride,
-        at.padding,
+        padding,
         lhs_dilation=gaps,
         rhs_dilation=at.dilation,
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
+
+
+def _enlarge(x: Images, at: Geometry, gaps: tuple[int, ...]) -> tuple[Images, Any]:
+    """Images at least as large as the kernel, and what remains of the padding.
+
+    On a CPU, XLA is many times slower for smaller ones.
+    """
+    if on_accelerator():
+        return x, at.padding
+    short = [(k - n) * (1 < n < k) for n, k in zip(x.shape[1:3], at.kernel, strict=True)]
+    padding = [(a, b - g * s) for (a, b), g, s in zip(at.padding, gaps, short, strict=True)]
+    if any(short):
+        x = jnp.pad(x, [(0, 0), *((0, s) for s in short), (0, 0)])
+        x = jax.lax.optimization_barrier(x)  # or XLA makes it a padding of the convolution again
+    return x, padding
 
 
 def _primitive(name: str, function: Any) -> Primitive:
