@@ -116,6 +116,15 @@ def test_a_convolution_by_patches_is_the_convolution(
     assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [(2, 2), (4, 3), (1, 3)], ids=str)
+def test_images_smaller_than_the_kernel_are_convolved(size, stride):
+    layer = eqx.nn.Conv2d(2, 3, 5, stride, "SAME", key=KEY)
+    x = normal(1, 2, *size)
+    theirs, ours = both(layer, x, (in_general(arrays(layer), 5), normal(2, *x.shape)))
+    assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)], ids=str)
 @pytest.mark.parametrize("of", ["value", "gradient", "tangent"])
 def test_tasks_side_by_side_are_convolved_as_alone(axes, of):
@@ -143,7 +152,8 @@ def test_tasks_side_by_side_are_convolved_as_alone(axes, of):
 
 def test_the_cache_changes_no_number(monkeypatch):
     net = Small()
-    gradient = jax.jit(jax.grad(lambda net, x: jnp.sum(predict(net, x) ** 2)))
+    loss = lambda both: jnp.sum(predict(*both) ** 2)  # noqa: E731
+    gradient = jax.jit(lambda *both: jax.grad(loss)(both))
     x = normal(1, 5, 2, 6, 6)
     whole = gradient(net, x)
     monkeypatch.setattr(convolve, "CACHE", 0)
