@@ -32,7 +32,7 @@ from mtnet.userdata.schema import Missing
 RESEARCH = (
     *("family", "data", "seeds", "sweep", "W_sd", "head_sd", "tasks_per_vmap", "remat"),
     *("relaxation", "temperature", "draw", "zeta_mean", "zeta_sd", "invariant", "train_ways"),
-    *("body_scale", "query_scale"),
+    *("body_scale", "fold_norms", "query_scale"),
 )
 """Settings that `mtnet train` has and `mtnet fit` leaves at their defaults."""
 

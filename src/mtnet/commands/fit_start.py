@@ -12,7 +12,7 @@ from mtnet.storage.pretrained import pretrained_names
 from mtnet.userdata.image_folder import images_by_class
 from mtnet.userdata.open_image import has_colour
 
-COLOUR, GREY = "mini-imagenet-classifier", "omniglot-any-prototypical"
+COLOUR, GREY = "mini-imagenet-prototypical-long", "omniglot-any-prototypical"
 """Pretrained networks for photographs and for drawings."""
 SIZE = 32
 """Height and width of images without a pretrained network."""

@@ -38,7 +38,9 @@ def _is_used(name: str, family: str, method: str) -> bool:
             return classes and name in able.takes
         case "net" if name == "init_from":
             return True
-        case "net" if name in ("body_scale", "centre", "fold_norms"):
+        case "net" if name == "fold_norms":
+            return entry.images
+        case "net" if name in ("body_scale", "centre"):
             return entry.images and able.steps
         case "net":
             return name in (IMAGE_NETS if entry.images else CURVE_NETS)

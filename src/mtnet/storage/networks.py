@@ -134,7 +134,8 @@ def _described(spec: NetSpec) -> str:
     if spec.kind == "mlp":
         return f"an mlp of width {spec.width}, depth {spec.depth} and {inputs} inputs"
     pool = " and pooling" if spec.pool else ""
-    return f"a conv4 for {inputs} images with {spec.width} filters{pool}"
+    norms = "" if spec.norms else ", norms folded"
+    return f"a conv4 for {inputs} images with {spec.width} filters{pool}{norms}"
 
 
 def save_network(path: Path, config: Config, theta: MetaParams, about: dict[str, Any]) -> None:
