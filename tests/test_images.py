@@ -13,14 +13,18 @@ from PIL import Image, ImageDraw
 
 import mtnet
 from mtnet import InputError
-from mtnet.build import build_learner
+from mtnet.build import build_learner, net_spec
 from mtnet.cli import main
+from mtnet.commands.classify import load_images_network
 from mtnet.commands.common import duration
 from mtnet.config import Config, configure
 from mtnet.experiments import EXPERIMENTS, run as experiments
 from mtnet.experiments.page import report
+from mtnet.plain.apply import softmax
+from mtnet.plain.batches import COMPARE, Support
 from mtnet.report.tables import grid
 from mtnet.storage.networks import save_network
+from mtnet.storage.pretrained import find_file, pretrained_names, read_network_file
 from mtnet.storage.run_folder import create_run, load_best, load_latest, read_metrics
 from mtnet.training.loop import train
 from mtnet.userdata.drawings import drawing, ink_of
@@ -251,6 +255,21 @@ def test_classify_with_networks_of_other_kinds(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[1].split()[1] == Path(images[1]).stem
     assert main(["classify", "--network", str(tmp_path / "sine.safetensors"), *asked]) == 2
     assert "trained on sine, not on omniglot" in " ".join(capsys.readouterr().err.split())
+
+
+COMPARING = [n for n in pretrained_names() if read_network_file(find_file(n))[0].method in COMPARE]
+
+
+@pytest.mark.parametrize("name", COMPARING)
+def test_classify_predicts_as_the_loaded_network(name):
+    """Without JAX, and with norms as the network has them: of the batch, or folded."""
+    fast, loaded = load_images_network(name), mtnet.load(name)
+    inputs = jax.random.uniform(jax.random.key(0), (7, *net_spec(loaded.config).inputs))
+    x, query, y = inputs[:4], inputs[4:], jnp.array([0, 1, 1, 2])
+    expected = jax.nn.softmax(mtnet.predict(loaded.adapt(x, y), query) / 100)
+    support = Support(np.asarray(x), np.asarray(y), 3)
+    found = softmax(fast.logits(support, np.asarray(query)) / 100)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_classify_photographs_of_any_size(tmp_path, monkeypatch, capsys):

@@ -21,7 +21,7 @@ from mtnet.userdata.drawings import drawing
 from mtnet.userdata.image_folder import as_inputs, read_images
 
 FIVE, ANY = "omniglot-5way-mt-net", "omniglot-20way-prototypical"
-PHOTOGRAPHS = "mini-imagenet-prototypical"
+PHOTOGRAPHS = "mini-imagenet-prototypical-folded"
 PHOTOGRAPH_SIZE = 84
 """Height and width in mini-ImageNet."""
 
@@ -40,8 +40,8 @@ def classify(
     """Name characters or photographs from one or a few examples of each class.
 
     Images may have any size. Handwritten characters may have dark or light ink; the
-    colour of the border is taken as the background. Batch norm uses all images of a
-    call, so the result for one query depends on the others.
+    colour of the border is taken as the background. For characters, batch norm uses all
+    images of a call, so the result for one query depends on the others.
 
     Args:
         support: Labelled images, one or more per class.
@@ -51,7 +51,7 @@ def classify(
         photographs: The images are photographs. Default: handwritten characters.
         network: A pretrained network, or a file written by mtnet export. Default:
             omniglot-5way-mt-net for five classes, omniglot-20way-prototypical for other
-            numbers, mini-imagenet-prototypical for photographs.
+            numbers, mini-imagenet-prototypical-folded for photographs.
     """
     names, y = classes_of(support, labels)
     network = network or default_network(len(names), photographs)
@@ -144,7 +144,8 @@ def compared(
     """Logits of a method that compares features; nothing is compiled."""
     _, _, height, width, channels = FAMILIES[config.family].shape or (0, 0, 0, 0, 0)
     net = config.net
-    spec = NetSpec("conv4", (channels, height, width), None, net.filters, pool=net.pool)
+    size, options = (channels, height, width), {"pool": net.pool, "norms": not net.fold_norms}
+    spec = NetSpec("conv4", size, None, net.filters, **options)
     try:
         layers = trained_layers(arrays, spec)
     except ValueError as error:
