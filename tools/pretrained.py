@@ -17,6 +17,7 @@ from mtnet.core.evaluate import summarise
 from mtnet.core.temperature import fit_temperature
 from mtnet.evaluation.calibration import query_logits
 from mtnet.evaluation.measure import history, measure
+from mtnet.methods import METHODS
 from mtnet.revision import git_commit
 from mtnet.storage.names import SUFFIX
 from mtnet.storage.networks import TrainedNetwork, load_network, network_of_run, save_network
@@ -87,13 +88,14 @@ def main(
         run: Run folder or network file.
         name: Name of the pretrained network.
         ways: Numbers of classes to measure.
-        steps: Inner steps.
+        steps: Inner steps, of methods that have any.
         tasks: Test tasks.
     """
     network = network_of_run(run) if run.is_dir() else load_network(run)
     about = {name: network.about[name] for name in TRAINING if name in network.about}
     if run.is_dir():
         about = history(network.config, read_metrics(open_run(run)), about["measured_at"])
+    steps = steps if METHODS[network.config.method].steps else 0
     about |= measured(network, ways, steps, tasks) | {"commit": git_commit()}
     path = FOLDER / f"{name}{SUFFIX}"
     save_network(path, network.config, network.theta, about)
