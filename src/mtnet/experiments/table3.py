@@ -34,6 +34,7 @@ from mtnet.experiments.table3_settings import (
     FIVE_SHOT_PROTOTYPES,
     FIVE_SHOTS,
     FOLDED,
+    FOLDED_CHARACTERS,
     FOLDED_PROTOTYPES,
     FROM_PROTOTYPICAL,
     GRADIENT_METHODS,
@@ -189,6 +190,11 @@ PARTS = (
             "mt-net, 40000 iterations": ("mt-net", {"iterations": 40_000}, PUBLISHED["mt-net"][0]),
             "mt-net, 80000 iterations": ("mt-net", {"iterations": 80_000}, PUBLISHED["mt-net"][0]),
             "mt-net, 20000 more iterations": ("mt-net", CONTINUED_5WAY, PUBLISHED["mt-net"][0]),
+            "prototypical, folded norms": (
+                "prototypical",
+                FOLDED_CHARACTERS,
+                PUBLISHED["prototypical"][0],
+            ),
         },
     ),
     Part(
@@ -210,6 +216,11 @@ PARTS = (
                 "mt-net",
                 RANDOM_20WAY | {"iterations": 60_000},
                 PUBLISHED["mt-net"][1],
+            ),
+            "prototypical, folded norms": (
+                "prototypical",
+                FOLDED_CHARACTERS,
+                PUBLISHED["prototypical"][1],
             ),
         },
     ),

@@ -97,6 +97,13 @@ MORE_PROTOTYPICAL: dict[str, Any] = CHARACTERS["prototypical"] | {
     "iterations": 8_000,
 }
 """For 20 ways: the network of 5 ways, which takes any number of classes, trained further."""
+FOLDED_CHARACTERS: dict[str, Any] = MORE_PROTOTYPICAL | {
+    "init_from": "omniglot-20way-prototypical",
+    "fold_norms": True,
+    "beta": 5e-4,
+}
+"""The network of the row `prototypical` of 20 ways without norms, trained further. Statistics of a
+training episode, with 360 images, and of a test task, with 10, are not alike; folded ones are."""
 CLASSIFIER = "nearest-neighbour"
 """The training of all classes at once; its network is `mini-imagenet-classifier`."""
 WARM: dict[str, Any] = {
