@@ -124,13 +124,13 @@ def test_a_body_with_folded_norms_is_the_body_with_fixed_norms(source, tmp_path,
     np.testing.assert_allclose(predict(folded, x), predict(frozen, x), rtol=0.2, atol=0.2)
     alone = jnp.stack([predict(folded, one[None])[0] for one in x[:3]])
     assert_close(alone, predict(folded, x)[:3])
+    scaled = load_body(configure(method="mt-net", body_scale=3.0, **fold, **SETTINGS))
+    assert_close(predict(put_body(learner.init(KEY), scaled).net, x), 3 * predict(folded, x))
 
 
 def test_folded_norms_and_scales_are_of_a_body():
     with pytest.raises(InputError, match="add init_from"):
         configure(fold_norms=True, **SETTINGS)
-    with pytest.raises(InputError, match="remove body_scale or fold_norms"):
-        configure(fold_norms=True, init_from="x", body_scale=2.0, **SETTINGS)
 
 
 def test_another_network_is_refused(tmp_path):

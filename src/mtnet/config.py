@@ -83,7 +83,8 @@ class NetConfig:
     otherwise T is folded into the weights."""
     body_scale: float = 1.0
     """Multiply the weights of that body. Norms cancel the factor, but an inner step moves the
-    body less: by 1 / body_scale^2, relative to its size."""
+    body less: by 1 / body_scale^2, relative to its size. With fold_norms, multiply its features
+    instead: a step then moves the head body_scale^2 times as far."""
     fold_norms: bool = False
     """Fold the norms of that body into its convolutions, with statistics of training images. The
     outputs for an image then do not depend on the other images of its task, unless --centre."""
@@ -97,8 +98,6 @@ class NetConfig:
             raise InputError("body_scale is for a body that training starts from: add init_from")
         if self.fold_norms and not self.init_from:
             raise InputError("fold_norms is for a body that training starts from: add init_from")
-        if self.fold_norms and self.body_scale != 1:
-            raise InputError("body_scale needs norms to cancel it: remove body_scale or fold_norms")
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,16 @@ def fold_norms(net: Conv4, x: Float[Array, "n channels height width"]) -> Conv4:
     return Conv4(convolutions, offsets, net.centre, net.head, net.pool)
 
 
+def scale_features(net: Conv4, factor: float) -> Conv4:
+    """A network without norms, with its features multiplied.
+
+    An inner step then moves the head `factor` squared times as far, and with a smaller step size
+    the layers before it less: one step size can serve both.
+    """
+    last = lambda net: (net.convolutions[-1].weight, net.norms[-1].offset)  # noqa: E731
+    return eqx.tree_at(last, net, tuple(factor * array for array in last(net)))
+
+
 def conv_init(head_sd: float | None) -> Initialise:
     """Xavier-uniform weights and zero biases, as in the published code.
 

@@ -14,7 +14,7 @@ from mtnet.core.types import Batch, Learner, MetaParams
 from mtnet.errors import InputError
 from mtnet.files import fill_tree, leaves_by_name, write_arrays
 from mtnet.methods.body import Body, scale_body, take_body
-from mtnet.nets.conv4 import fold_norms
+from mtnet.nets.conv4 import fold_norms, scale_features
 from mtnet.nets.spec import NetSpec, build_net
 from mtnet.storage.pretrained import find_file, not_its_network, read_network_file
 from mtnet.storage.run_folder import load_best_member, open_run
@@ -104,24 +104,30 @@ def load_body(config: Config) -> Body | None:
         raise InputError(
             f"init_from: {name} is {_described(theirs)}; this network is {_described(mine)}"
         )
-    if config.net.fold_norms and theirs.norms:
-        return _fold_norms(source, config)
+    if config.net.fold_norms and (theirs.norms or config.net.body_scale != 1):
+        return _without_norms(source, config)
     same_method = source.config.method == config.method
     body = take_body(source.theta, mine.head, same_method=same_method)
     return scale_body(body, config.net.body_scale)
 
 
-def _fold_norms(source: TrainedNetwork, config: Config) -> Body:
-    """The body without norms, for any method; statistics are those of `IMAGES` training images."""
+def _without_norms(source: TrainedNetwork, config: Config) -> Body:
+    """The body without norms, for any method, with its features multiplied."""
     spec = net_spec(source.config)
     body = take_body(source.theta, spec.head)
-    net = build_net(spec._replace(outputs=None))
+    net = split(build_net(spec._replace(outputs=None))).join(body.W, body.rest)
+    if spec.norms:
+        net = fold_norms(net, _training_images(config).reshape(-1, *spec.inputs))
+    parts = split(scale_features(net, config.net.body_scale))
+    return Body(parts.W, parts.rest, {})
+
+
+def _training_images(config: Config) -> Array:
+    """Images of `IMAGES` examples or a few more, drawn from training tasks."""
     family = build_family(config, load_data(config), augment=config.tasks.augment)
     per_task = len(jax.eval_shape(family.draw, jax.random.key(0)).support.y)
     keys = jax.random.split(jax.random.key(0), -(-IMAGES // per_task))
-    x = jax.jit(jax.vmap(lambda key: family.draw(key).support.x))(keys)
-    parts = split(fold_norms(split(net).join(body.W, body.rest), x.reshape(-1, *spec.inputs)))
-    return Body(parts.W, parts.rest, {})
+    return jax.jit(jax.vmap(lambda key: family.draw(key).support.x))(keys)
 
 
 def _body(spec: NetSpec, config: Config) -> NetSpec:
