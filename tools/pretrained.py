@@ -13,6 +13,7 @@ import jax
 import tyro
 
 from mtnet.build import is_classification
+from mtnet.config import Config
 from mtnet.core.evaluate import summarise
 from mtnet.core.temperature import fit_temperature
 from mtnet.evaluation.calibration import query_logits
@@ -60,6 +61,12 @@ def error(network: TrainedNetwork, steps: int, tasks: int) -> dict[str, Any]:
     return test | {"steps": steps, "tasks": tasks} | result
 
 
+def statistics(config: Config) -> str:
+    """Whose statistics norms use: with folded norms, never those of queries."""
+    folded = config.net.fold_norms and not config.net.centre
+    return "inductive" if folded else config.inner.statistics
+
+
 def measured(
     network: TrainedNetwork, ways: tuple[int, ...], steps: int, tasks: int
 ) -> dict[str, Any]:
@@ -70,7 +77,7 @@ def measured(
     return {
         "accuracy": [accuracy(network, n, steps, tasks) for n in ways],
         "temperature": fit_temperature(*query_logits(config, network.theta, "validation")),
-        "statistics": config.inner.statistics,
+        "statistics": statistics(config),
         "test classes": f"{config.family}, test split",
     }
 

@@ -20,7 +20,7 @@ from mtnet.tasks import FAMILIES
 from mtnet.userdata.drawings import drawing
 from mtnet.userdata.image_folder import as_inputs, read_images
 
-FIVE, ANY = "omniglot-5way-mt-net", "omniglot-20way-prototypical"
+FIVE, ANY = "omniglot-5way-mt-net", "omniglot-prototypical-folded"
 PHOTOGRAPHS = "mini-imagenet-prototypical-folded"
 PHOTOGRAPH_SIZE = 84
 """Height and width in mini-ImageNet."""
@@ -40,8 +40,8 @@ def classify(
     """Name characters or photographs from one or a few examples of each class.
 
     Images may have any size. Handwritten characters may have dark or light ink; the
-    colour of the border is taken as the background. For characters, batch norm uses all
-    images of a call, so the result for one query depends on the others.
+    colour of the border is taken as the background. With five characters, batch norm uses
+    all queries of a call, so the result for one query depends on the others.
 
     Args:
         support: Labelled images, one or more per class.
@@ -50,8 +50,8 @@ def classify(
             label are one class. Default: the file names, one class per image.
         photographs: The images are photographs. Default: handwritten characters.
         network: A pretrained network, or a file written by mtnet export. Default:
-            omniglot-5way-mt-net for five classes, omniglot-20way-prototypical for other
-            numbers, mini-imagenet-prototypical-folded for photographs.
+            omniglot-5way-mt-net for five characters, omniglot-prototypical-folded for
+            other numbers, mini-imagenet-prototypical-folded for photographs.
     """
     names, y = classes_of(support, labels)
     network = network or default_network(len(names), photographs)

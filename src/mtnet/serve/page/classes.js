@@ -198,13 +198,20 @@ async function download() {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
+function accuracy(network) {
+  const measured = network.measured?.accuracy || [];
+  return measured.find((one) => one.ways === 5)?.mean || 0;
+}
+
 export async function start(all) {
   networks = all.filter((network) => network.kind === "drawings");
   const rank = (network) => ["mt-net", "maml", "prototypical"].indexOf(network.method)
     + (network.ways[0] === network.ways[1] ? 10 : 0);
-  networks.sort((a, b) => rank(a) - rank(b));
-  const name = (network) => (METHODS[network.method] || network.method)
+  networks.sort((a, b) => rank(a) - rank(b) || accuracy(b) - accuracy(a));
+  const kind = (network) => (METHODS[network.method] || network.method)
     + (network.ways[0] === network.ways[1] ? `, ${network.ways[0]} classes only` : "");
+  const alike = (network) => networks.filter((other) => kind(other) === kind(network)).length > 1;
+  const name = (network) => kind(network) + (alike(network) ? `: ${network.name}` : "");
   byId("network").replaceChildren(...networks.map((network) =>
     element("option", { value: network.name, textContent: name(network) })));
   query = new Pad("the query", update);
