@@ -139,18 +139,20 @@ def studies(
         if name not in names:
             continue
         splits = write(folder / name)
-        size, settings = pretrained_start(folder / name)
+        starts = {method: pretrained_start(folder / name, method) for method in IMAGE_METHODS}
+        size, settings, _ = starts["prototypical"]
         data = folder / f"{name}.safetensors"
         image_dataset(data, folder / name, splits, size)
         count = 4 if quick else iterations[name]
         common = {"family": "images", "data": str(data), "iterations": count, "shots": 5}
         common |= {"meta_batch": 4, "log_every": count, "validate_every": None}
         configs = {}
-        starts = {"random weights": settings | {"init_from": ""}}
-        starts = {"pretrained": settings, **starts} if settings else starts
-        for start, own in starts.items():
-            for method in IMAGE_METHODS:
-                configs[f"{method}, {start}"] = configure(method=method, **common, **own)
+        for method, start in starts.items() if settings else ():
+            own = settings | start.adaptation
+            configs[f"{method}, pretrained"] = configure(method=method, **common, **own)
+        for method in IMAGE_METHODS:
+            own = settings | {"init_from": ""}
+            configs[f"{method}, random weights"] = configure(method=method, **common, **own)
         yield name, configs
     if "digits" not in names:
         return

@@ -217,10 +217,10 @@ def test_images_start_from_the_network_for_their_kind(tmp_path, monkeypatch, cap
     networks.save_network(Path(f"box/{COLOUR}.safetensors"), config, theta, {})
     monkeypatch.setattr(pretrained, "PRETRAINED", tmp_path / "box")
     image_folder(Path("grey"), classes=2, each=1)
-    assert pretrained_start(Path("grey")) == Start(32, {})  # the box has none for drawings
+    assert pretrained_start(Path("grey"), "mt-net") == Start(32, {})  # the box has none for drawings
     image_folder(Path("colour"), classes=2, each=1)
     Image.new("RGB", (9, 9), (200, 10, 10)).save("colour/class0/red.png")
-    start = pretrained_start(Path("colour"))
+    start = pretrained_start(Path("colour"), "prototypical")
     assert start == Start(84, {"init_from": COLOUR, "filters": 2, "pool": True})
     mine = configure(family="images", method="prototypical", **start.settings)
     assert choose_start(mine, start, 84, random=False) == mine
@@ -231,6 +231,14 @@ def test_images_start_from_the_network_for_their_kind(tmp_path, monkeypatch, cap
     assert f"{COLOUR} needs --size 84 --filters 2 --pool" in capsys.readouterr().out
     with pytest.raises(InputError, match="exclude each other"):
         choose_start(mine.replace(init_from="other"), start, 84, random=True)
+    start = pretrained_start(Path("colour"), "mt-net")
+    mine = configure(family="images", **start.settings, **start.adaptation)
+    assert mine.net.body_scale > 1
+    assert choose_start(mine, start, 84, random=False) == mine
+    of_family = configure(family="images", filters=2, pool=True, steps=7)
+    assert choose_start(mine.replace(steps=7), start, 84, random=True) == of_family
+    other = choose_start(mine.replace(init_from="x", steps=7), start, 84, random=False)
+    assert other == of_family.replace(init_from="x")
 
 
 def test_nothing_is_said_before_a_folder_is_found(capsys):

@@ -69,8 +69,9 @@ def main(arguments: Sequence[str]) -> None:
     if not METHODS[method].fits:
         able = ", ".join(name for name in METHODS if METHODS[name].fits)
         raise InputError(f"mtnet fit cannot use {method}; it can use: {able}")
-    start = None if choice.images is None else pretrained_start(choice.images)
-    default = configure(family=family, method=method, **(start.settings if start else {}))
+    start = None if choice.images is None else pretrained_start(choice.images, method)
+    settings = start.settings | start.adaptation if start else {}
+    default = configure(family=family, method=method, **settings)
     names = [n for n in used_settings(family, method) if n not in RESEARCH]
     explain = lambda name: why_no_flag(name, family, method)  # noqa: E731
     flags = flags_for(names, default)

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 from mtnet.build import net_spec
 from mtnet.commands.common import console
-from mtnet.config import Config
+from mtnet.config import Config, configure, to_dict
 from mtnet.errors import InputError
+from mtnet.methods import METHODS
 from mtnet.storage.networks import find_network
 from mtnet.storage.pretrained import pretrained_names
 from mtnet.userdata.image_folder import images_by_class
@@ -16,16 +17,26 @@ COLOUR, GREY = "mini-imagenet-prototypical-long", "omniglot-any-prototypical"
 """Pretrained networks for photographs and for drawings."""
 SIZE = 32
 """Height and width of images without a pretrained network."""
+SLOW_BODY: dict[str, Any] = {"head_sd": 0.001, "zeta_mean": 6.0, "body_scale": 5.0}
+GRADIENT: dict[str, dict[str, Any]] = {
+    COLOUR: SLOW_BODY | {"alpha": 0.01, "steps": 5, "beta": 3e-4},
+    GREY: SLOW_BODY | {"alpha": 0.3, "steps": 4, "beta": 2e-4},
+}
+"""For gradient methods: these networks compare features, so the head must learn more than the
+body. As in Table 3."""
 
 
 class Start(NamedTuple):
-    """The settings that fit a pretrained network, `init_from` among them; none without one."""
+    """The settings that fit a pretrained network; none without one."""
 
     size: int
     settings: dict[str, Any]
+    """`init_from` and the shape of the network."""
+    adaptation: dict[str, Any] = {}  # noqa: RUF012
+    """How a gradient method adapts it."""
 
 
-def pretrained_start(folder: Path) -> Start:
+def pretrained_start(folder: Path, method: str) -> Start:
     """The start for the images of a folder; that of random weights if it cannot be read."""
     try:
         paths = [path for images in images_by_class(folder).values() for path in images]
@@ -36,7 +47,7 @@ def pretrained_start(folder: Path) -> Start:
         return Start(SIZE, {})
     spec = net_spec(find_network(name).config)
     settings = {"init_from": name, "filters": spec.width, "pool": spec.pool}
-    return Start(spec.inputs[-1], settings)
+    return Start(spec.inputs[-1], settings, GRADIENT[name] if METHODS[method].shares_head else {})
 
 
 def choose_start(config: Config, start: Start, size: int, random: bool) -> Config:
@@ -52,16 +63,22 @@ def choose_start(config: Config, start: Start, size: int, random: bool) -> Confi
     if random and name not in ("", chosen):
         raise InputError(f"--random-weights and --init-from {name} exclude each other: remove one")
     own = {"init_from": name, "filters": config.net.filters, "pool": config.net.pool}
-    if name and name == chosen and not random and Start(size, own) != start:
+    if name and name == chosen and not random and (size, own) != start[:2]:
         pool = " --pool" if start.settings["pool"] else ""
         fitting = f"--size {start.size} --filters {start.settings['filters']}{pool}"
         say(f"Starts from random weights: {name} needs {fitting}")
     elif name and not random:
         say(f"Starts from the network {name}; for random weights add --random-weights")
-        return config
+        return config if name == chosen else config.replace(**_family_settings(config, start))
     else:
         say("Starts from random weights")
-    return config.replace(init_from="")
+    return config.replace(init_from="", **_family_settings(config, start))
+
+
+def _family_settings(config: Config, start: Start) -> dict[str, Any]:
+    """Those of the family, in place of the adaptation settings that the user did not change."""
+    mine, family = to_dict(config), to_dict(configure(family=config.family, method=config.method))
+    return {name: family[name] for name, value in start.adaptation.items() if mine[name] == value}
 
 
 def say(text: str) -> None:
