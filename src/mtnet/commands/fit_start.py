@@ -23,7 +23,7 @@ GRADIENT: dict[str, dict[str, Any]] = {
     GREY: SLOW_BODY | {"alpha": 0.3, "steps": 4, "beta": 2e-4},
 }
 """For gradient methods: these networks compare features, so the head must learn more than the
-body. As in Table 3."""
+body."""
 
 
 class Start(NamedTuple):
