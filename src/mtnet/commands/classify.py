@@ -20,8 +20,7 @@ from mtnet.tasks import FAMILIES
 from mtnet.userdata.drawings import drawing
 from mtnet.userdata.image_folder import as_inputs, read_images
 
-FIVE, ANY = "omniglot-5way-mt-net", "omniglot-prototypical-folded"
-PHOTOGRAPHS = "mini-imagenet-prototypical-folded"
+CHARACTERS, PHOTOGRAPHS = "omniglot-prototypical-folded", "mini-imagenet-prototypical-folded"
 PHOTOGRAPH_SIZE = 84
 """Height and width in mini-ImageNet."""
 
@@ -40,8 +39,8 @@ def classify(
     """Name characters or photographs from one or a few examples of each class.
 
     Images may have any size. Handwritten characters may have dark or light ink; the
-    colour of the border is taken as the background. With five characters, batch norm uses
-    all queries of a call, so the result for one query depends on the others.
+    colour of the border is taken as the background. The result for a query does not depend
+    on other queries, unless the norms of --network use the images of a call.
 
     Args:
         support: Labelled images, one or more per class.
@@ -50,11 +49,11 @@ def classify(
             label are one class. Default: the file names, one class per image.
         photographs: The images are photographs. Default: handwritten characters.
         network: A pretrained network, or a file written by mtnet export. Default:
-            omniglot-5way-mt-net for five characters, omniglot-prototypical-folded for
-            other numbers, mini-imagenet-prototypical-folded for photographs.
+            omniglot-prototypical-folded for characters, mini-imagenet-prototypical-folded
+            for photographs.
     """
     names, y = classes_of(support, labels)
-    network = network or default_network(len(names), photographs)
+    network = network or (PHOTOGRAPHS if photographs else CHARACTERS)
     trained = load_images_network(network)
     if photographs and READERS[trained.config.family] is not read_photographs:
         raise InputError(f"{network} is for characters: remove --photographs")
@@ -104,12 +103,6 @@ def classes_of(support: Paths, labels: Strings) -> tuple[tuple[str, ...], list[i
     if len(names) < 2:
         raise InputError("give support images of at least two classes")
     return names, [names.index(label) for label in given]
-
-
-def default_network(ways: int, photographs: bool) -> str:
-    if photographs:
-        return PHOTOGRAPHS
-    return FIVE if ways == 5 else ANY
 
 
 class ImagesNetwork(NamedTuple):
