@@ -20,8 +20,14 @@ PARTS = {
 }
 """Title and ways; trainings that are validated on tasks of other ways are not shown."""
 METHODS = ("maml", "meta-sgd", "t-net", "mt-net", "prototypical", "matching", "map-ssvm")
-OTHER = ("random weights", "folded norms")
-"""Variants that are shown too, dashed."""
+LINES = {
+    "": "-",
+    "random weights": "--",
+    "folded norms": "--",
+    "80000 iterations": ":",
+    "random weights, 60000 iterations": ":",
+}
+"""The line of each variant that is shown."""
 
 
 def main() -> None:
@@ -31,13 +37,16 @@ def main() -> None:
         title, ways = about
         for name, curve in results["curves"].items():
             method, _, variant = name.partition(", ")
-            shown = method in METHODS and variant in ("", *OTHER)
+            shown = method in METHODS and variant in LINES and len(curve) > 1
             if shown and results["protocol"]["trainings"][name]["ways"] == ways:
                 points = [(p["iteration"], p["validation"][0]) for p in curve]
-                style = line(METHODS.index(method)) | ({"ls": "--"} if variant else {})
-                axes.plot(*zip(*points, strict=True), marker=".", lw=1.2, label=name, **style)
+                style = line(METHODS.index(method)) | {"ls": LINES[variant]}
+                style["marker"] = "." if len(points) <= 50 else ""
+                axes.plot(*zip(*points, strict=True), lw=1.2, label=name, **style)
         axes.set(title=f"{title}, {ways} ways", xlabel="iterations")
         axes.grid(alpha=0.3, which="both", lw=0.4)
+        low, high = axes.get_ylim()
+        axes.set_ylim(low - 0.15 * (high - low), high)  # room for the legend
         axes.legend(fontsize=7, loc="lower right")
     figure.axes[0].set(ylabel="validation accuracy (%)")
     figure.savefig(ROOT / "docs" / "img" / "table3.png", dpi=110)
