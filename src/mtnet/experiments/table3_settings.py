@@ -51,14 +51,6 @@ PRETRAINED_20WAY: dict[str, Any] = FROM_PRETRAINED | {
 }
 """From a network with the settings of the row `prototypical` of this column. After a few small
 steps the outputs are small: without the factor, meta-training enlarges them and accuracy falls."""
-CONTINUED_5WAY: dict[str, Any] = {
-    "init_from": "omniglot-5way-mt-net",
-    "head_sd": 0.5,
-    "beta": 1e-3,
-    "iterations": 20_000,
-}
-"""From the MT-net of 40 000 iterations, with its T and masks; only the head is drawn, as large as
-it was."""
 RANDOM_20WAY: dict[str, Any] = (
     FRESH | OMNIGLOT | {"alpha": 2.0, "steps": 1, "iterations": 25_000, "validate_every": 500}
 )
