@@ -272,6 +272,17 @@ def test_classify_predicts_as_the_loaded_network(name):
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
 
 
+def test_photographs_are_not_taken_for_characters(tmp_path, capsys):
+    support = [str(path) for path in draw_images(tmp_path)]
+    colour = [str(tmp_path / f"{name}.jpg") for name in "xy"]
+    for path in colour:
+        Image.merge("RGB", [Image.effect_noise((40, 40), 90) for _ in "RGB"]).save(path)
+    assert main(["classify", "--support", *colour, "--query", colour[0]]) == 0
+    assert "for photographs add --photographs" in " ".join(capsys.readouterr().err.split())
+    assert main(["classify", "--support", *support, "--query", colour[0]]) == 0
+    assert "--photographs" not in capsys.readouterr().err
+
+
 def test_classify_photographs_of_any_size(tmp_path, monkeypatch, capsys):
     """The query is a support image in four times the size."""
     config = configure(method="prototypical", family="mini-imagenet", filters=4)

@@ -243,6 +243,11 @@ def test_images_start_from_the_network_for_their_kind(tmp_path, monkeypatch, cap
     assert other == of_family.replace(init_from="x")
 
 
+def test_a_folder_is_no_table(tmp_path, capsys):
+    assert main(["fit", str(tmp_path)]) == 2
+    assert f"use mtnet fit --images {tmp_path}" in " ".join(capsys.readouterr().err.split())
+
+
 def test_nothing_is_said_before_a_folder_is_found(capsys):
     assert main(["fit", "--images", "nowhere"]) == 2
     assert capsys.readouterr() == ("", "mtnet: there is no folder nowhere\n")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mtnet.commands.common import console, plain_table
+from mtnet.commands.common import console, plain_table, warn
 from mtnet.commands.parse import Flag, OptionalStr, Paths, Strings, run as run_command
 from mtnet.config import Config
 from mtnet.errors import InputError
@@ -19,6 +19,7 @@ from mtnet.storage.pretrained import find_file, not_its_network, read_network_fi
 from mtnet.tasks import FAMILIES
 from mtnet.userdata.drawings import drawing
 from mtnet.userdata.image_folder import as_inputs, read_images
+from mtnet.userdata.open_image import has_colour
 
 CHARACTERS, PHOTOGRAPHS = "omniglot-prototypical-folded", "mini-imagenet-prototypical-folded"
 PHOTOGRAPH_SIZE = 84
@@ -61,6 +62,8 @@ def classify(
     if not query:
         raise InputError("give at least one image to classify: --query x.png")
     read = READERS[trained.config.family]
+    if read is not read_photographs and all(map(has_colour, support)):
+        warn("these images are in colour; for photographs add --photographs")
     x, queries = (read(list(group)) for group in (support, query))
     logits = trained.logits(Support(x, np.array(y, np.int32), len(names)), queries)
     probabilities = softmax(logits / trained.about.get("temperature", 1.0))

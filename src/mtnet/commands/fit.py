@@ -63,6 +63,8 @@ class Choice:
 
 def main(arguments: Sequence[str]) -> None:
     choice, _ = parse(Choice, "mtnet fit", arguments, add_help=False)
+    if choice.images is None and arguments and Path(arguments[0]).is_dir():
+        raise InputError(f"{arguments[0]} is a folder: use mtnet fit --images {arguments[0]}")
     family = "table" if choice.images is None else "images"
     method = choice.method or DEFAULT_METHOD[family]
     check_name("method", method, METHODS)

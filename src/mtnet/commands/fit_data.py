@@ -128,7 +128,10 @@ def print_splits(splits: dict[str, list[int]], what: str, per_task: int) -> None
     different = math.comb(test, per_task)
     if not test:
         least = 4 * per_task
-        warn(f"only {train} {what}: with {least} or more, some are held out to measure the result")
+        warn(
+            f"only {train} {what}, all for training: the result is not measured or calibrated; "
+            f"with {least} or more, some are held out for that"
+        )
     elif different < FEW_TASKS:
         tasks = "1 task" if different == 1 else f"{different} different tasks"
         warn(
