@@ -178,6 +178,7 @@ def test_tolerant_training_keeps_the_last_finite_state_of_a_diverged_member(tmp_
     assert list(np.asarray(state.iteration)) == [1_000, 0]
 
 
+@pytest.mark.filterwarnings("ignore:Error writing persistent compilation cache")  # by JAX
 def test_a_full_disk_leaves_earlier_checkpoints_whole(tmp_path):
     run = rundir.create_run(tmp_path / "run", TINY.replace(iterations=1_000))
     train(run, checkpoint_every=500)
