@@ -34,8 +34,8 @@ BEFORE = "3cc21fa"
 """The last commit at which every command imported JAX."""
 GROUPS, ROWS, SHOTS = 20, 24, 10
 FIT = "fit groups.csv --task group --inputs x kind --target y --iterations 20 --no-baselines"
-SUPPORT = "--support 0.png 1.png 2.png 3.png 4.png --query 5.png"
-FIVE = f"classify --network omniglot-5way-mt-net {SUPPORT}"
+FIVE_IMAGES = "--support 0.png 1.png 2.png 3.png 4.png --query 5.png"
+FIVE = f"classify --network omniglot-5way-mt-net {FIVE_IMAGES}"
 
 
 class Command(NamedTuple):

@@ -217,9 +217,8 @@ def test_images_start_from_the_network_for_their_kind(tmp_path, monkeypatch, cap
     networks.save_network(Path(f"box/{COLOUR}.safetensors"), config, theta, {})
     monkeypatch.setattr(pretrained, "PRETRAINED", tmp_path / "box")
     image_folder(Path("grey"), classes=2, each=1)
-    assert pretrained_start(Path("grey"), "mt-net") == Start(
-        32, {}
-    )  # the box has none for drawings
+    nothing = Start(32, {})  # the box has none for drawings
+    assert pretrained_start(Path("grey"), "mt-net") == nothing
     image_folder(Path("colour"), classes=2, each=1)
     Image.new("RGB", (9, 9), (200, 10, 10)).save("colour/class0/red.png")
     start = pretrained_start(Path("colour"), "prototypical")
